@@ -1,0 +1,146 @@
+"""Owns the values that say what is wanted: origins, server specs, instance keys.
+
+It must not know how a spec is read, judged or run. All values are frozen; secrets print as ***.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+class Scope(enum.StrEnum):
+    """Where an entry came from; the order of precedence is the order of `config.sources.SOURCES`."""
+
+    PROJECT = "project"
+    USER = "user"
+    EMBEDDED = "embedded"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The scope, file and key that a value came from; `line` is 1-based, 0 where there is no line."""
+
+    scope: Scope
+    path: str
+    key: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line} {self.key}" if self.line else f"{self.path} {self.key}"
+
+
+class Secret(str):
+    """A string that never shows in a repr: environment values, expanded arguments that held a variable."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
+@dataclass(frozen=True, slots=True)
+class StdioSpec:
+    """A program that speaks MCP on stdin and stdout.
+
+    `args` and `env` are fully expanded. `shown` is `[command, *args]` as the file has it, with `${VAR}` kept: the only
+    form that may be printed. `inherit_env` is True, False or the names to take over from the hub's environment.
+    `stdio` is `socketpair` (default) or `pipe` for programs that open /dev/stdout. `cwd` is absolute, "" = home.
+    """
+
+    command: str
+    args: tuple[Secret, ...] = ()
+    env: Mapping[str, Secret] = field(default_factory=dict)
+    shown: tuple[str, ...] = ()
+    cwd: str = ""
+    inherit_env: bool | tuple[str, ...] = False
+    stdio: str = "socketpair"
+
+    kind = "stdio"
+
+
+@dataclass(frozen=True, slots=True)
+class InProcessSpec:
+    """A server that lives in the daemon, found by `name` among those the daemon was given."""
+
+    name: str
+
+    kind = "in-process"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSpec:
+    """One configured entry, ready to run. Times are seconds; `call_timeout` is without progress.
+
+    `era` pins `legacy` or `modern`; "" = find out by the probe. `enabled_tools` None = all; `disabled_tools` wins.
+    `workspace` is the directory whose agents may use it, "" = every agent of the user.
+    """
+
+    name: str
+    origin: Origin
+    transport: StdioSpec | InProcessSpec
+    startup_timeout: float = 30.0
+    call_timeout: float = 600.0
+    enabled_tools: tuple[str, ...] | None = None
+    disabled_tools: tuple[str, ...] = ()
+    era: str = ""
+    workspace: str = ""
+
+    def key(self) -> InstanceKey:
+        """The identity of the instance that this spec needs: everything that would make another process of it."""
+        t = self.transport
+        parts: list[str] = [t.kind, self.workspace, self.era, str(self.startup_timeout), str(self.call_timeout)]
+        parts += [repr(self.enabled_tools), repr(self.disabled_tools)]
+        if isinstance(t, StdioSpec):
+            parts += ["\0".join([t.command, *t.args]), t.cwd, t.stdio, repr(t.inherit_env)]
+            parts += [f"{k}={str(v)}" for k, v in sorted(t.env.items())]
+        else:
+            parts.append(t.name)
+        digest = hashlib.sha256("\1".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+        return InstanceKey(self.name, digest[:16], self.workspace)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class InstanceKey:
+    """One upstream as one owner sees it: server name, digest of the expanded spec, workspace ("" = shared)."""
+
+    name: str
+    digest: str
+    workspace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why one entry, or one file (`name` ""), cannot be used; shown as a failed row, never raised."""
+
+    name: str
+    origin: Origin
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """This instance shall run."""
+
+    spec: ServerSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Off:
+    """This entry shall not run, and why: `approval`, `person`, `idle`; `detail` is one line with the next step."""
+
+    spec: ServerSpec
+    because: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """This entry cannot run: its configuration is wrong."""
+
+    problem: Problem
+
+
+Desired = Mapping[InstanceKey, Want | Off | Broken]
