@@ -5,7 +5,9 @@ It must not know any package of mcphub. Wording: "cannot <do> <what>: <cause>", 
 
 from __future__ import annotations
 
-from typing import Any
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing costs the command line several milliseconds, and nothing here needs it at run time
+    from typing import Any
 
 
 class McphubError(Exception):

@@ -146,3 +146,17 @@ class ApprovalItem(TypedDict):
 
 class ApprovalsReport(TypedDict):
     items: list[ApprovalItem]
+
+
+class DecisionReport(TypedDict):
+    """`POST /v1/approve` and `POST /v1/reject`: what was decided about which entry; `state`: approved, rejected."""
+
+    name: str
+    workspace: str
+    state: str
+
+
+class StopReport(TypedDict):
+    """`POST /v1/stop`: the process that is now shutting down."""
+
+    pid: int

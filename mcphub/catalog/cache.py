@@ -1,0 +1,61 @@
+"""Owns what the catalog remembers: definitions read once per list, toolsets merged once per combination of lists.
+
+It must not outlive its inputs: an entry goes when its instance or its list does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mcphub.catalog.definition import Definition, read_definitions
+from mcphub.catalog.naming import DEFAULT_MAX_LENGTH
+from mcphub.catalog.toolset import Offer, Toolset, merge
+from mcphub.connection.machine import Connected
+from mcphub.connection.worker import View
+from mcphub.spec import InstanceKey
+
+_Read = tuple[tuple[bytes, ...], tuple[Definition, ...], tuple[str, ...]]
+
+
+class Catalog:
+    """Toolsets by view. A view is the ordered names its agents see, each with its instance (None = none runs)."""
+
+    def __init__(self, max_length: int = DEFAULT_MAX_LENGTH) -> None:
+        self._max_length = max_length
+        self._read: dict[InstanceKey, _Read] = {}
+        self._merged: dict[str, tuple[object, Toolset]] = {}
+
+    def definitions(self, view: View) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
+        """The usable tools of one instance that its entry does not hide, and warnings about the others."""
+        known = self._read.get(view.key)
+        if known is None or known[0] is not view.tools:
+            tools, warnings = read_definitions(view.tools)
+            spec = view.spec
+            if spec.enabled_tools is not None:
+                tools = tuple(t for t in tools if t.name in spec.enabled_tools)
+            if spec.disabled_tools:
+                tools = tuple(t for t in tools if t.name not in spec.disabled_tools)
+            known = self._read[view.key] = (view.tools, tools, warnings)
+        return known[1], known[2]
+
+    def toolset(self, workspace: str, visible: Mapping[str, InstanceKey], views: Mapping[InstanceKey, View]) -> Toolset:
+        """The merged toolset of a workspace; the same object while nothing that it shows has changed."""
+        shown = [views[key] for key in visible.values() if key in views]
+        stamp = (
+            tuple(visible),
+            tuple((v.key, v.listed, isinstance(v.state, Connected)) for v in shown),
+        )
+        known = self._merged.get(workspace)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        offers = [Offer(v.key, self.definitions(v)[0], isinstance(v.state, Connected)) for v in shown]
+        toolset = merge(offers, tuple(visible), self._max_length)
+        self._merged[workspace] = (stamp, toolset)
+        return toolset
+
+    def forget(self, alive: Mapping[InstanceKey, View], workspaces: set[str]) -> None:
+        """Drop what no longer exists."""
+        for key in [k for k in self._read if k not in alive]:
+            del self._read[key]
+        for workspace in [w for w in self._merged if w not in workspaces]:
+            del self._merged[workspace]

@@ -1,0 +1,76 @@
+"""Owns the merged toolset of one view: exposed names to routes, and the rendered list of each era.
+
+It must not know sessions or calls. A toolset is immutable and hashed; equal inputs give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mcphub.catalog.definition import Definition
+from mcphub.catalog.naming import DEFAULT_MAX_LENGTH, exposed_names
+from mcphub.protocol.envelope import MODERN_HEAD
+from mcphub.protocol.jsonrpc import quote
+from mcphub.spec import InstanceKey
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one instance brings to a view: its usable tools. `up`: it is connected now."""
+
+    key: InstanceKey
+    tools: tuple[Definition, ...]
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where an exposed name leads. `quoted` is the server's own name of the tool as JSON."""
+
+    key: InstanceKey
+    exposed: str
+    definition: Definition
+    quoted: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Toolset:
+    """`legacy` and `modern` are whole `tools/list` results. `digest` changes with what agents see."""
+
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    legacy: bytes = b'{"tools":[]}'
+    modern: bytes = b""
+    digest: str = ""
+
+
+#: How long a modern agent may keep the list; it is told of changes where it listens.
+TTL_MS = 5000
+
+
+def merge(offers: Sequence[Offer], servers: Sequence[str], max_length: int = DEFAULT_MAX_LENGTH) -> Toolset:
+    """The merged toolset: servers by name, each in its own order. `servers` are all configured names of the view."""
+    routes: dict[str, Route] = {}
+    legacy: list[bytes] = []
+    modern: list[bytes] = []
+    all_up = True
+    for offer in sorted(offers, key=lambda o: o.key):
+        all_up = all_up and offer.up
+        names = exposed_names(offer.key.name, [d.name for d in offer.tools], servers, max_length)
+        for exposed, definition in zip(names, offer.tools, strict=True):
+            if exposed in routes:
+                continue  # six hex digits met by chance: the first server by name keeps it
+            routes[exposed] = Route(offer.key, exposed, definition, quote(definition.name))
+            old = definition.render(exposed, modern=False)
+            new = definition.render(exposed, modern=True)
+            legacy.append(old)
+            modern.append(old if old == new else new)
+    body = b",".join(modern)
+    ttl = TTL_MS if all_up else 0
+    return Toolset(
+        routes,
+        b'{"tools":[' + b",".join(legacy) + b"]}",
+        MODERN_HEAD + b',"tools":[' + body + b'],"ttlMs":%d,"cacheScope":"private"}' % ttl,
+        hashlib.sha256(body).hexdigest(),
+    )

@@ -1,0 +1,30 @@
+"""Owns the table of verbs: which module each one is in, and what it is for in one line.
+
+It must not import any of them: only the asked verb is loaded. Each module has DESCRIPTION, `arguments(parser)` and
+`run(args)`.
+"""
+
+from __future__ import annotations
+
+#: verb -> (module beside this file, one line of help). The order is that of `mcphub --help`.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "serve": ("serve", "run the daemon in the foreground"),
+    "connect": ("connect", "attach an agent: MCP on stdin and stdout"),
+    "status": ("status", "what runs, what does not, and why"),
+    "tools": ("tools", "list the merged tools"),
+    "call": ("call", "call one tool"),
+    "reconnect": ("reconnect", "close and open servers again"),
+    "logs": ("logs", "what a server wrote to stderr"),
+    "approve": ("approve", "let servers run that this directory asks for"),
+    "reject": ("reject", "never run a server that this directory asks for"),
+    "stop": ("stop", "shut the daemon down"),
+}
+
+#: What every verb's exit status means; `mcphub VERB --help` ends with it.
+EXIT_STATUS = """\
+exit status:
+  0  done; for status: every server is connected or resting
+  1  refused or failed; for status: a server failed or needs a login, or a file has a problem
+  2  usage
+  3  no daemon answers
+"""

@@ -1,0 +1,114 @@
+"""Owns the verb approve: show a person exactly what would run, and ask on the terminal.
+
+It must not take an answer from anywhere but the controlling terminal; there is no flag that answers, on purpose: an
+agent that can run commands must not be able to approve what its own repository asks for.
+"""
+
+from __future__ import annotations
+
+import os
+
+from mcphub.cli import output
+from mcphub.client import ControlClient, current_workspace
+from mcphub.errors import ControlError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from mcphub.status import ApprovalItem
+
+DESCRIPTION = """\
+Let servers run that this directory's own files ask for. Shows what each would run and asks on the terminal.
+Without a name: list them with their states."""
+
+#: States that `--all` asks about; a rejected server is only taken up again by its name.
+OPEN = ("waiting", "changed")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("name", nargs="?", metavar="NAME", help="the server")
+    which.add_argument("--all", action="store_true", help="ask about each one that waits")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON; with a name, after asking")
+
+
+def run(args: argparse.Namespace) -> int:
+    client = ControlClient(workspace=current_workspace())
+    report = client.approvals()
+    if args.name is None and not args.all:
+        if args.json:
+            print(output.json_text(report))
+        else:
+            _list(report["items"])
+        return 0
+    if args.all:
+        items = [item for item in report["items"] if item["state"] in OPEN]
+    else:
+        items = [item for item in report["items"] if item["name"] == args.name]
+        if not items:
+            raise ControlError(f"cannot approve {args.name}: nothing here asks for a server of that name", status=404)
+        if items[0]["state"] == "approved":
+            output.complain(f"{args.name} is approved already")
+            return 0
+    if not items:
+        output.complain("nothing waits for approval here")
+    decided = []
+    for item in items:
+        if ask(item):
+            decided.append(client.approve(item["name"], item["digest"]))
+            if not args.json:
+                print(f"{output.line(item['name'])} is approved")
+        else:
+            output.complain(f"{item['name']} is not approved")
+    if args.json:
+        print(output.json_text(decided))
+    return 0 if len(decided) == len(items) else 1
+
+
+def question(item: ApprovalItem) -> str:
+    """What a person is shown before being asked: everything that approval would allow, and who wants it."""
+    import shlex
+
+    origin = item["origin"]
+    where = f"{origin['path']}:{origin['line']}" if origin["line"] else origin["path"]
+    lines = [
+        f"{item['name']}  ({'changed since it was approved' if item['state'] == 'changed' else item['state']})",
+        f"  asked for by  {where}  {origin['key']}",
+        f"  would run     {shlex.join(item['command'])}",
+        f"  in            {item['cwd']}",
+    ]
+    if item["env_names"]:
+        lines.append(f"  with          {', '.join(item['env_names'])}")
+    return "".join(output.line(text) + "\n" for text in lines) + "Let it run as you? [y/N] "
+
+
+def ask(item: ApprovalItem) -> bool:
+    """Ask on the controlling terminal; only y and yes mean yes. Raises ControlError where there is none."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        message = f"cannot approve {item['name']}: there is no terminal to ask on. Run `mcphub approve` in a terminal"
+        raise ControlError(message, status=403) from None
+    import termios
+
+    try:
+        termios.tcflush(terminal, termios.TCIFLUSH)  # what was typed before the question does not answer it
+        with os.fdopen(terminal, "r+b", buffering=0, closefd=False) as file:
+            file.write(question(item).encode("utf-8", "backslashreplace"))
+            answer = file.readline(1000)
+    finally:
+        os.close(terminal)
+    return answer.strip().lower() in (b"y", b"yes")
+
+
+def _list(items: list[ApprovalItem]) -> None:
+    import shlex
+
+    if not items:
+        print("this directory asks for no servers")
+        return
+    rows = [(item["name"], item["state"], shlex.join(item["command"])) for item in items]
+    print(output.table(("NAME", "STATE", "WOULD RUN"), rows), end="")
+    if any(item["state"] in OPEN for item in items):
+        print("\n`mcphub approve NAME` shows the whole of one and asks; `mcphub approve --all` asks about each.")

@@ -1,0 +1,34 @@
+"""Owns the verb serve: hand over to the daemon.
+
+It must not know what the daemon does; it is the one verb that may import it.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+DESCRIPTION = "Run the daemon in the foreground until it is told to stop: `mcphub stop`, SIGTERM or Ctrl-C."
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    import argparse
+
+    parser.add_argument(
+        "--log-level", choices=["debug", "info", "warning", "error"], default="info", help="least level that is logged"
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=["auto", "text", "json"],
+        default="auto",
+        help="form of the log on stderr; auto: text on a terminal, JSON elsewhere",
+    )
+    # For `mcphub connect` and tests: one byte is written to this descriptor when the sockets answer.
+    parser.add_argument("--ready-fd", type=int, default=None, metavar="N", help=argparse.SUPPRESS)
+
+
+def run(args: argparse.Namespace) -> int:
+    from mcphub import daemon
+
+    return daemon.main(args)

@@ -1,0 +1,217 @@
+"""Owns the verb status: the table of servers, the whole of one server, both as they change.
+
+It must not know how a state comes about; it prints what the daemon reports.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+
+from mcphub.cli import output
+from mcphub.client import ControlClient, current_workspace
+from mcphub.errors import ControlError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from mcphub.status import LastError, OriginStatus, ServerStatus, StatusReport
+
+DESCRIPTION = "Show what runs, what does not, and why."
+
+HEADERS = ("NAME", "STATE", "TOOLS", "CONNECTION", "PID", "RSS", "UPTIME", "ORIGIN", "WHY")
+#: Columns of WHY in the table; `mcphub status NAME` has the whole.
+WHY = 100
+STYLES = {"connected": "green", "failed": "bold red", "needs-auth": "yellow", "pending": "cyan", "disabled": "dim"}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="everything about one server")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON; with --watch one report a line")
+    parser.add_argument("--watch", action="store_true", help="print it again whenever it changes, until Ctrl-C")
+
+
+def run(args: argparse.Namespace) -> int:
+    client = ControlClient(workspace=current_workspace())
+    if args.watch:
+        return _watch(client.watch(args.name), client.path, args.json, args.name is not None)
+    report = client.status(args.name)
+    if args.json:
+        print(output.json_text(report))
+    else:
+        _show(report, args.name is not None)
+    return exit_status(report)
+
+
+def exit_status(report: StatusReport) -> int:
+    """1 where something needs a person, else 0."""
+    sick = any(server["state"] in ("failed", "needs-auth") for server in report["servers"])
+    return 1 if sick or report["problems"] else 0
+
+
+def row(server: ServerStatus, home: str) -> tuple[str, ...]:
+    """The cells under HEADERS; paths below `home` begin with ~."""
+    return (
+        server["name"],
+        server["state_text"],
+        "" if server["tools"] is None else str(server["tools"]),
+        connection(server),
+        "" if server["pid"] is None else str(server["pid"]),
+        output.size(server["rss"]),
+        output.duration(server["uptime"]),
+        f"{server['scope']} {place(server['origin'], home)}",
+        output.shortened(output.line(why(server)), WHY),
+    )
+
+
+def connection(server: ServerStatus) -> str:
+    """Transport, era and version, as far as they are known."""
+    return " ".join(part for part in (server["transport"], server["era"], server["version"]) if part)
+
+
+def place(origin: OriginStatus, home: str) -> str:
+    """The file and line that an entry came from."""
+    path = origin["path"]
+    if home and path.startswith(home.rstrip("/") + "/"):
+        path = "~" + path[len(home.rstrip("/")) :]
+    return f"{path}:{origin['line']}" if origin["line"] else path
+
+
+def why(server: ServerStatus) -> str:
+    """What keeps it from being connected, and when it is tried again; for a connected one, its warnings."""
+    error = server["last_error"]
+    if server["state"] == "connected":
+        return "; ".join(server["warnings"])
+    text = server["reason"]
+    if error is not None and error["message"] and error["message"] not in text:
+        text = f"{text}: {error['message']}" if text else error["message"]
+    if server["retry_in"] is not None:
+        again = f"again in {output.duration(server['retry_in'])}"
+        text = f"{again}; {text}" if text else again
+    return text
+
+
+def summary(report: StatusReport) -> str:
+    """The line above the table."""
+    daemon = report["daemon"]
+    servers, agents = report["servers"], len(report["sessions"])
+    connected = sum(server["state"] == "connected" for server in servers)
+    return output.line(
+        f"mcphub {daemon['version']}, pid {daemon['pid']}, up {output.duration(daemon['uptime'])}, "
+        f"{output.size(daemon['rss'])}: {connected} of {len(servers)} servers connected, "
+        f"{agents} {'agent' if agents == 1 else 'agents'} attached"
+    )
+
+
+def overview(report: StatusReport, home: str) -> str:
+    """The whole of it as plain text."""
+    text = summary(report) + "\n"
+    if report["servers"]:
+        text += "\n" + output.table(HEADERS, [row(server, home) for server in report["servers"]])
+    return text + problems(report)
+
+
+def problems(report: StatusReport) -> str:
+    lines = [f"problem: {output.line(problem)}\n" for problem in report["problems"]]
+    return "".join(["\n", *lines]) if lines else ""
+
+
+def detail(server: ServerStatus, home: str) -> str:
+    """Everything about one server, a line each; what is not known is left out."""
+    info = server["server_info"] or {}
+    fields = [
+        ("state", server["state_text"]),
+        ("reason", server["reason"]),
+        ("attempt", "" if server["attempt"] is None else f"{server['attempt']} of {server['attempts']}"),
+        ("again in", output.duration(server["retry_in"])),
+        ("origin", _origin(server["scope"], server["origin"], home)),
+        *(("shadows", _origin(other["scope"], other, home)) for other in server["shadows"]),
+        ("workspace", server["workspace"]),
+        ("connection", connection(server)),
+        ("command", _command(server["command"])),
+        ("pid", "" if server["pid"] is None else str(server["pid"])),
+        ("memory", output.size(server["rss"])),
+        ("uptime", output.duration(server["uptime"])),
+        ("server", " ".join(str(info[key]) for key in ("name", "title", "version") if key in info)),
+        ("capabilities", output.json_text(server["capabilities"], compact=True) if server["capabilities"] else ""),
+        ("tools", "" if server["tools"] is None else str(server["tools"])),
+        ("in flight", str(server["calls_in_flight"] or "")),
+        ("counters", ", ".join(f"{key} {count}" for key, count in server["counters"].items())),
+        *(("warning", warning) for warning in server["warnings"]),
+    ]
+    lines = [f"  {key:<14}{output.line(value)}" for key, value in fields if value]
+    return "\n".join([output.line(server["name"]), *lines, *_last_error(server["last_error"])]) + "\n"
+
+
+def _last_error(error: LastError | None) -> list[str]:
+    if error is None:
+        return []
+    code = "" if error["exit_code"] is None else f", exit status {error['exit_code']}"
+    lines = [
+        f"  {'last error':<14}{error['phase']} {error['kind']}{code}, {error['at']}",
+        f"  {'':<14}{error['message']}",
+    ]
+    if error["remedy"]:
+        lines.append(f"  {'what to do':<14}{error['remedy']}")
+    lines += [f"  {'stderr' if number == 0 else '':<14}| {text}" for number, text in enumerate(error["stderr_tail"])]
+    return [output.line(text) for text in lines]
+
+
+def _origin(scope: str, origin: OriginStatus, home: str) -> str:
+    return f"{scope} {place(origin, home)} {origin['key']}"
+
+
+def _command(command: list[str]) -> str:
+    if not command:
+        return ""
+    import shlex
+
+    return shlex.join(command)
+
+
+def _show(report: StatusReport, one: bool) -> None:
+    home = os.environ.get("HOME", "")
+    if one:
+        print("\n".join(detail(server, home) for server in report["servers"]) + problems(report), end="")
+    elif output.on_terminal() and report["servers"]:
+        _show_on_terminal(report, home)
+    else:
+        print(overview(report, home), end="")
+
+
+def _show_on_terminal(report: StatusReport, home: str) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for header in HEADERS:
+        grid.add_column(header, no_wrap=header in HEADERS[:3], overflow="fold")
+    for server in report["servers"]:
+        cells = [Text(output.line(cell) or "-") for cell in row(server, home)]
+        cells[1].stylize(STYLES.get(server["state"], ""))
+        grid.add_row(*cells)
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.print(Text(summary(report)))
+    console.print(grid)
+    print(problems(report), end="")
+
+
+def _watch(reports: Iterator[StatusReport], path: str, as_json: bool, one: bool) -> int:
+    gc.enable()  # main.py switches it off for what ends at once
+    first = True
+    for report in reports:
+        if as_json:
+            print(output.json_text(report, compact=True), flush=True)
+            continue
+        if output.on_terminal():
+            print("\x1b[H\x1b[2J", end="")
+        elif not first:
+            print()
+        first = False
+        _show(report, one)
+        print(end="", flush=True)
+    raise ControlError(f"the mcphub daemon at {path} has stopped")

@@ -1,0 +1,306 @@
+"""Owns ControlClient: the control API as a typed, synchronous Python object, for the command line and other programs.
+
+It must not import anything heavy: HTTP/1.0 is written by hand here, because `mcphub status` is mostly start-up time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from _socket import AF_UNIX, SOCK_STREAM, socket  # `socket` around it costs 3 ms, for enums and helpers not used here
+
+from mcphub.errors import ControlError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from mcphub.status import (
+        ApprovalsReport,
+        CallReport,
+        DecisionReport,
+        LogsReport,
+        ReconnectReport,
+        StatusReport,
+        StopReport,
+        ToolsReport,
+    )
+
+#: Seconds for an answer that the daemon has at hand. A call has no limit here: the hub's own limits end it.
+TIMEOUT = 15.0
+#: Seconds without a line (the daemon sends an empty one every 15) after which a stream counts as dead.
+SILENCE = 60.0
+#: Bytes of one line of an answer's head, and lines of it.
+_MAX_LINE = 65536
+_MAX_HEADERS = 100
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+class ControlClient:
+    """One user's daemon, asked from one workspace; every method opens and closes its own connection.
+
+    `path` is the control socket, by default the one of this user. `workspace` is the directory that is asked about,
+    "" = none. Every method raises ControlError: `status` 0 where no daemon answered, else the HTTP status.
+    """
+
+    def __init__(self, path: str | None = None, workspace: str = "", timeout: float = TIMEOUT) -> None:
+        if path is None:
+            from mcphub.config.runtime_dir import control_socket
+
+            path = control_socket()
+        self.path = path
+        self.workspace = workspace
+        self.timeout = timeout
+
+    def status(self, name: str | None = None) -> StatusReport:
+        """What runs and why not; with a name only that server (404 where there is none)."""
+        report: StatusReport = self._get("/v1/status" + self._query(name=name))
+        return report
+
+    def watch(self, name: str | None = None) -> Iterator[StatusReport]:
+        """The status now and after every change, until the daemon ends. Closing the iterator closes the connection."""
+        sock = self._connect()
+        try:
+            answer = self._ask(sock, "GET", "/v1/status/watch" + self._query(name=name), b"", SILENCE)
+            for line in _lines(answer.parts()):
+                if line.strip():
+                    report = _parse(line, self.path)
+                    _raise_error(report, 500)
+                    yield report
+        finally:
+            sock.close()
+
+    def tools(self, query: str = "", schemas: bool = False) -> ToolsReport:
+        """The merged tools that match the words of `query`, with their input schemas where asked."""
+        fields = self._query(query=query or None, schemas="1" if schemas else None)
+        report: ToolsReport = self._get("/v1/tools" + fields)
+        return report
+
+    def call(self, tool: str, arguments: str = "{}") -> CallReport:
+        """Call a tool by its exposed name; `arguments` is the JSON text of an object. Waits as long as the hub does.
+
+        A tool that fails is a report like any other. Leaving early (an exception, Ctrl-C) cancels the call."""
+        head = json.dumps({"workspace": self.workspace, "tool": tool})
+        body = f'{head[:-1]}, "arguments": {arguments}}}'
+        report: CallReport = self._post("/v1/call", body, None)
+        return report
+
+    def reconnect(self, name: str | None = None) -> ReconnectReport:
+        """Close and open again one server, or with None all."""
+        report: ReconnectReport = self._tell("/v1/reconnect", {"name": name})
+        return report
+
+    def logs(self, name: str, lines: int = 100) -> LogsReport:
+        """The last lines of a server's stderr, not escaped."""
+        report: LogsReport = self._get(f"/v1/logs/{_quote(name)}" + self._query(lines=str(lines)))
+        return report
+
+    def approvals(self) -> ApprovalsReport:
+        """The servers that the workspace asks for, and what approving each would run."""
+        report: ApprovalsReport = self._get("/v1/approvals" + self._query())
+        return report
+
+    def approve(self, name: str, digest: str) -> DecisionReport:
+        """Let the entry run that was shown under `digest`; 409 where it is another by now. Ask the person first."""
+        report: DecisionReport = self._tell("/v1/approve", {"name": name, "digest": digest})
+        return report
+
+    def reject(self, name: str) -> DecisionReport:
+        """Never run this entry of the workspace."""
+        report: DecisionReport = self._tell("/v1/reject", {"name": name})
+        return report
+
+    def stop(self) -> StopReport:
+        """Begin the daemon's shutdown; the report has the pid to wait for."""
+        report: StopReport = self._post("/v1/stop", "{}", self.timeout)
+        return report
+
+    def _query(self, **fields: str | None) -> str:
+        pairs = [("workspace", self.workspace or None), *fields.items()]
+        text = "&".join(f"{key}={_quote(value)}" for key, value in pairs if value is not None)
+        return f"?{text}" if text else ""
+
+    def _get(self, target: str) -> Any:
+        return self._document("GET", target, b"", self.timeout)
+
+    def _tell(self, target: str, fields: dict[str, str | None]) -> Any:
+        return self._post(target, json.dumps({"workspace": self.workspace, **fields}), self.timeout)
+
+    def _post(self, target: str, body: str, timeout: float | None) -> Any:
+        try:
+            data = body.encode("utf-8")
+        except UnicodeEncodeError:
+            raise ControlError("cannot send the arguments: they are not valid Unicode text", status=400) from None
+        return self._document("POST", target, data, timeout)
+
+    def _document(self, method: str, target: str, body: bytes, timeout: float | None) -> Any:
+        sock = self._connect()
+        try:
+            return self._ask(sock, method, target, body, timeout).document()
+        finally:
+            sock.close()
+
+    def _connect(self) -> socket:
+        sock = socket(AF_UNIX, SOCK_STREAM)
+        sock.settimeout(self.timeout)
+        deadline = time.monotonic() + self.timeout
+        try:
+            while True:
+                try:
+                    sock.connect(self.path)
+                    return sock
+                except BlockingIOError:  # its queue is full
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.02)
+        except OSError as error:
+            sock.close()
+            raise ControlError(
+                f"cannot reach the mcphub daemon at {self.path}: {error.strerror or error}. "
+                "Start it with `mcphub serve`"
+            ) from None
+        except BaseException:
+            sock.close()
+            raise
+
+    def _ask(self, sock: socket, method: str, target: str, body: bytes, timeout: float | None) -> _Response:
+        """Send one request and read the head of the answer. Raises ControlError for every status but 200."""
+        head = f"{method} {target} HTTP/1.0\r\nHost: mcphub\r\nContent-Length: {len(body)}\r\n\r\n"
+        try:
+            sock.sendall(head.encode("ascii") + body)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # refused before its end; the reason may still be there to read
+        except TimeoutError:
+            raise ControlError(f"cannot send to the mcphub daemon at {self.path}: it does not read") from None
+        sock.settimeout(timeout)
+        response = _Response(sock, self.path)
+        if response.status != 200:
+            _raise_error(response.document(), response.status)
+            raise ControlError(
+                f"cannot read from the mcphub daemon at {self.path}: its answer has HTTP status {response.status}",
+                status=response.status,
+            )
+        return response
+
+
+class _Response:
+    """One answer: its status at once, its body when asked for, in whichever of HTTP's three framings it comes."""
+
+    def __init__(self, sock: socket, path: str) -> None:
+        self._path = path
+        self._sock = sock
+        self._buffer = b""
+        line = self._line()
+        words = line.split(None, 2)
+        if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
+            raise self._strange("its answer is not HTTP" if line else "it closed the connection without an answer")
+        self.status = int(words[1])
+        self._length: int | None = None
+        self._chunked = False
+        for _ in range(_MAX_HEADERS):
+            line = self._line()
+            if line in (b"\r\n", b"\n"):
+                return
+            name, colon, value = line.partition(b":")
+            name = name.strip().lower()
+            if not colon:
+                break
+            if name == b"content-length" and value.strip().isdigit():
+                self._length = int(value)
+            elif name == b"transfer-encoding" and value.strip().lower() == b"chunked":
+                self._chunked = True
+        raise self._strange("the head of its answer is broken")
+
+    def document(self) -> Any:
+        return _parse(b"".join(self.parts()), self._path)
+
+    def parts(self) -> Iterator[bytes]:
+        """The body as it comes."""
+        if self._chunked:
+            while size := self._chunk_size():
+                yield self._exactly(size)
+                self._line()
+        elif self._length is not None:
+            yield self._exactly(self._length)
+        else:
+            while part := self._some():
+                yield part
+
+    def _chunk_size(self) -> int:
+        line = self._line()
+        try:
+            return int(line.split(b";")[0], 16)
+        except ValueError:
+            raise self._strange("its answer is broken" if line else _CUT) from None
+
+    def _line(self) -> bytes:
+        """The next line with its end; what is left where there is no end."""
+        line = b""
+        while b"\n" not in line and len(line) < _MAX_LINE and (part := self._some()):
+            line += part
+        end = line.find(b"\n") + 1 or len(line)
+        self._buffer = line[end:]
+        return line[:end]
+
+    def _exactly(self, size: int) -> bytes:
+        parts = []
+        while size > 0:
+            part = self._some()
+            if not part:
+                raise self._strange(_CUT)
+            self._buffer = part[size:]
+            parts.append(part[:size])
+            size -= len(parts[-1])
+        return b"".join(parts)
+
+    def _some(self) -> bytes:
+        """What is buffered, else what comes next; b"" at the end."""
+        part, self._buffer = self._buffer, b""
+        try:
+            return part or self._sock.recv(_MAX_LINE)
+        except OSError as error:
+            raise self._lost(error) from None
+
+    def _lost(self, error: OSError) -> ControlError:
+        return self._strange("it does not answer" if isinstance(error, TimeoutError) else error.strerror or str(error))
+
+    def _strange(self, cause: str) -> ControlError:
+        return ControlError(f"cannot read from the mcphub daemon at {self._path}: {cause}")
+
+
+_CUT = "it closed the connection in the middle of its answer"
+
+
+def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for part in parts:
+        *lines, rest = (rest + part).split(b"\n")
+        yield from lines
+
+
+def _parse(data: bytes, path: str) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise ControlError(f"cannot read from the mcphub daemon at {path}: its answer is not JSON") from None
+
+
+def _raise_error(document: Any, status: int) -> None:
+    """Raise what the daemon says in place of a report, if that is what it says."""
+    if isinstance(document, dict) and isinstance(document.get("error"), dict) and "kind" in document["error"]:
+        raise ControlError(str(document["error"].get("message", "")), status=status)
+
+
+def _quote(text: str) -> str:
+    """Percent-encode for a path segment or a query value (RFC 3986); file names keep their bytes."""
+    return "".join(chr(b) if b in _UNRESERVED else f"%{b:02X}" for b in os.fsencode(text))
+
+
+def current_workspace() -> str:
+    """The working directory as the workspace to ask about; "" where it is deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""

@@ -1,0 +1,131 @@
+"""Owns the replacement of `${...}` in configuration text, one pass, never by a shell.
+
+It must not know which field the text belongs to, nor where the environment came from.
+
+Grammar (case C021), read from left to right:
+
+    ${NAME}            the variable's value; set but empty gives ""; unset without default is *missing*
+    ${NAME:-text}      the value, or `text` when the variable is unset or empty; `text` is everything up to the first
+                       `}`, taken as it stands (colons and slashes are fine, nothing in it is expanded)
+    ${workspaceFolder} the directory of the project file; missing where there is none
+    ${secret:NAME}     reserved for the vault; this version refuses it
+
+    NAME = [A-Za-z_][A-Za-z0-9_]*
+
+Any other `$` form passes through untouched and is reported as unsupported, never as missing: `$NAME`, `$${NAME}`,
+`${}`, `${NAME%.*}` and other shell operators, `${NAME` without its end, and `${NAME:-...${...}}` (a default inside a
+default), which is kept up to its balancing brace. A `$` before anything else is plain text. A replacement is never
+expanded again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+WORKSPACE_FOLDER = "workspaceFolder"
+
+# The look-behind starts a run of dollars once, so that a long run costs one pass.
+_DOLLAR = re.compile(r"(?<!\$)\$+(?:\{|[A-Za-z_][A-Za-z0-9_]*)")
+_REFERENCE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
+_SECRET = re.compile(r"secret:(?P<name>.*)", re.DOTALL)
+_HEAD = re.compile(r"\$+\{[A-Za-z0-9_]*")
+_BRACE = re.compile(r"\$\{|\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """What a text may refer to. `workspace` is "" where there is no project; values never show."""
+
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    workspace: str = ""
+
+    def get(self, name: str) -> str | None:
+        """The value of `name`, None when it is unset."""
+        if name == WORKSPACE_FOLDER:
+            return self.workspace or None
+        return self.env.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """The text after replacement, and the names that it needs and cannot have.
+
+    `text` must not be used while `missing` or `secrets` hold anything. `unsupported` are the forms kept as they stood.
+    """
+
+    text: str = field(repr=False)
+    missing: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
+
+
+def expand(text: str, variables: Variables) -> Expanded:
+    """Replace every reference in `text`; shapes and limits are those of the grammar above. Never raises."""
+    parts: list[str] = []
+    missing: list[str] = []
+    secrets: list[str] = []
+    unsupported: list[str] = []
+    at = 0
+    while (dollar := _DOLLAR.search(text, at)) is not None:
+        parts.append(text[at : dollar.start()])
+        if not dollar.group().endswith("{"):
+            at = dollar.end()
+            parts.append(dollar.group())
+            unsupported.append(dollar.group())
+            continue
+        end = _balanced(text, dollar.end())
+        if end < 0:
+            # No `}` follows: nothing after this point can be a reference either.
+            parts.append(text[dollar.start() :])
+            unsupported.append(_clip(text[dollar.start() :]))
+            at = len(text)
+            break
+        whole = text[dollar.start() : end]
+        body = text[dollar.end() : end - 1]
+        at = end
+        reference = _REFERENCE.fullmatch(body)
+        if secret := _SECRET.fullmatch(body):
+            secrets.append(secret["name"])
+        elif reference is None or "${" in body or dollar.group() != "${":
+            parts.append(whole)
+            unsupported.append(_clip(whole))
+        else:
+            value = variables.get(reference["name"])
+            if reference["default"] is not None and not value:
+                value = reference["default"]
+            if value is None:
+                missing.append(reference["name"])
+            else:
+                parts.append(value)
+    parts.append(text[at:])
+    return Expanded("".join(parts), _once(missing), _once(secrets), _once(unsupported))
+
+
+def only_references(text: str) -> bool:
+    """`text` consists of supported references without defaults: it can be shown, since it says no value itself."""
+    return re.fullmatch(r"(?:\$\{[A-Za-z_][A-Za-z0-9_]*\})+", text) is not None
+
+
+def _balanced(text: str, start: int) -> int:
+    """The offset behind the `}` that ends what began before `start`; -1 when none does."""
+    depth = 1
+    for brace in _BRACE.finditer(text, start):
+        depth += 1 if brace.group() == "${" else -1
+        if depth == 0:
+            return brace.end()
+    # `${A:-${B}` has one end for two starts: it belongs to the outer one, which then is an unsupported form.
+    last = text.rfind("}", start)
+    return last + 1 if last >= 0 else -1
+
+
+def _clip(form: str) -> str:
+    """The form as it may be reported: a default inside it could be a secret, so it ends behind the name."""
+    head = _HEAD.match(form)
+    assert head is not None
+    return form if form in (head.group(), head.group() + "}") else head.group() + "..."
+
+
+def _once(names: list[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,63 @@
+"""Owns the values that one configuration file becomes: its entries, each with its origin, and what is wrong with it.
+
+It must not know how a file is found or read, nor which of two entries wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mcphub.spec import Origin, Problem, Scope
+
+from .jsonc import Lines
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One server as the file has it, nothing expanded. `lines` holds the line of each of its keys."""
+
+    name: str
+    raw: Mapping[str, Any] = field(repr=False)
+    origin: Origin
+    lines: Lines = field(default_factory=Lines, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One file of one scope. `problems` with name "" are about the file, others about an entry that cannot be read.
+
+    `directory` is where relative paths of the file start; for a project file it is the workspace that owns its entries.
+    """
+
+    scope: Scope
+    path: str
+    directory: str = ""
+    entries: tuple[Entry, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def unreadable(self) -> bool:
+        """The file as a whole gave nothing: what it would say is unknown."""
+        return not self.entries and any(problem.name == "" for problem in self.problems)
+
+
+def keep_last_good(current: tuple[Layer, ...], previous: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """`current`, where a file that can no longer be read keeps the entries it had, and its problem.
+
+    An editor that truncates and then writes must not stop every server (case C014). A file that is gone stays gone.
+    """
+    before = {(layer.scope, layer.path): layer for layer in previous if layer.entries}
+    kept: list[Layer] = []
+    for layer in current:
+        old = before.get((layer.scope, layer.path))
+        if layer.unreadable and old is not None:
+            warning = f"{layer.path}: cannot be read now, so its last good content stays in force"
+            named = tuple(problem for problem in old.problems if problem.name != "")
+            layer = replace(
+                layer, entries=old.entries, problems=layer.problems + named, warnings=(*layer.warnings, warning)
+            )
+        kept.append(layer)
+    return tuple(kept)

@@ -1,0 +1,170 @@
+"""Owns the hub's settings: their names, types, limits and defaults.
+
+It must not read a file or the process environment; servers are not settings, they live in mcp.json.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Annotated, Any, cast
+
+import msgspec
+
+Meta = msgspec.Meta
+
+# Sections that belong to the format and are not used by this version: saying so beats calling them unknown.
+_LATER = frozenset(
+    [
+        "policy", "plugins", "webapp", "xaaIdp", "vault", "http",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NamesSettings:
+    """`[names]`: how tools are shown to agents. `max_length` counts characters of an exposed name."""
+
+    max_length: Annotated[int, Meta(ge=24, le=128)] = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ListsSettings:
+    """`[lists]`: `wait` is how many seconds a first tools/list waits for servers that are starting; 0 = not at all."""
+
+    wait: Annotated[float, Meta(ge=0, le=60)] = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectSettings:
+    """`[connect]`: `local` and `remote` openings at once, seconds of `timeout` for one, `attempts` before `failed`."""
+
+    local: Annotated[int, Meta(ge=1, le=100)] = 3
+    remote: Annotated[int, Meta(ge=1, le=200)] = 20
+    timeout: Annotated[float, Meta(ge=1, le=3600)] = 30.0
+    attempts: Annotated[int, Meta(ge=1, le=100)] = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CallSettings:
+    """`[call]`: seconds that a call may be without answer and without progress."""
+
+    timeout: Annotated[float, Meta(ge=1, le=86400)] = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogsSettings:
+    """`[logs]`: bytes of stderr kept in memory for each server."""
+
+    stderr_bytes: Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)] = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StopSettings:
+    """`[stop]`: seconds that a server has for each step of the way out (closed stdin, then SIGTERM, then SIGKILL)."""
+
+    grace: Annotated[float, Meta(ge=0, le=60)] = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class HubSettings:
+    """Everything of settings.toml. In the file, names are written in camel case (`max_length` is `maxLength`)."""
+
+    names: NamesSettings = field(default_factory=NamesSettings)
+    lists: ListsSettings = field(default_factory=ListsSettings)
+    connect: ConnectSettings = field(default_factory=ConnectSettings)
+    call: CallSettings = field(default_factory=CallSettings)
+    logs: LogsSettings = field(default_factory=LogsSettings)
+    stop: StopSettings = field(default_factory=StopSettings)
+    #: names of variables that `mcphub connect` may hand over from an agent's environment
+    client_env: tuple[str, ...] = ()
+
+
+def parse_settings(data: bytes, path: str, env: Mapping[str, str]) -> tuple[HubSettings, tuple[str, ...]]:
+    """The settings of one file (b"" = none), then the overrides of `env`, and one line for each thing that is wrong.
+
+    A file that is no TOML means defaults; a wrong value means the default of that key; an unknown key is named and
+    otherwise ignored. `env` may hold MCP_TIMEOUT (milliseconds, 1000 and more), MCP_SERVER_CONNECTION_BATCH_SIZE and
+    MCP_REMOTE_SERVER_CONNECTION_BATCH_SIZE; they win over the file. Never raises.
+    """
+    problems: list[str] = []
+    table: dict[str, Any] = {}
+    try:
+        table = tomllib.loads(data.decode("utf-8").removeprefix("\ufeff"))
+    except UnicodeDecodeError as error:
+        problems.append(f"cannot use {path}: not UTF-8 at byte {error.start}; the defaults are in force")
+    except tomllib.TOMLDecodeError as error:
+        problems.append(f"cannot use {path}: {error}; the defaults are in force")
+    except (RecursionError, ValueError) as error:
+        problems.append(f"cannot use {path}: {type(error).__name__} while reading it; the defaults are in force")
+    settings = _section(HubSettings(), table, path, "", problems)
+    return _overridden(settings, env, problems), tuple(problems)
+
+
+_Section = typing.TypeVar("_Section")
+
+
+def _section(default: _Section, table: Mapping[str, Any], path: str, prefix: str, problems: list[str]) -> _Section:
+    """`default` with the keys of `table` put in place, each converted by its field's type."""
+    assert is_dataclass(default) and not isinstance(default, type)
+    types = typing.get_type_hints(type(default), include_extras=True)
+    names = {_camel(one.name): one.name for one in fields(default)}
+    changes: dict[str, Any] = {}
+    for key, value in table.items():
+        shown = prefix + key
+        name = names.get(key)
+        if name is None:
+            known = ", ".join(sorted(names))
+            cause = "not used by this version" if prefix + key in _LATER else f"unknown key; known here: {known}"
+            problems.append(f"{path}: {shown}: {cause}")
+            continue
+        present = getattr(default, name)
+        if is_dataclass(present):
+            if isinstance(value, dict):
+                changes[name] = _section(present, value, path, f"{shown}.", problems)
+            else:
+                problems.append(f"{path}: {shown}: expected a table, written [{shown}]; the defaults are in force")
+            continue
+        try:
+            changes[name] = msgspec.convert(value, types[name])
+        except msgspec.ValidationError as error:
+            problems.append(f"{path}: {shown}: {_sentence(error)}; the default {_toml(present)} is in force")
+    return cast(_Section, replace(cast(Any, default), **changes))
+
+
+def _overridden(settings: HubSettings, env: Mapping[str, str], problems: list[str]) -> HubSettings:
+    connect = settings.connect
+    if (timeout := _number(env, "MCP_TIMEOUT", 1000, 3_600_000, " milliseconds", problems)) is not None:
+        connect = replace(connect, timeout=timeout / 1000)
+    if (local := _number(env, "MCP_SERVER_CONNECTION_BATCH_SIZE", 1, 100, "", problems)) is not None:
+        connect = replace(connect, local=local)
+    if (remote := _number(env, "MCP_REMOTE_SERVER_CONNECTION_BATCH_SIZE", 1, 200, "", problems)) is not None:
+        connect = replace(connect, remote=remote)
+    return replace(settings, connect=connect)
+
+
+def _number(env: Mapping[str, str], name: str, low: int, high: int, unit: str, problems: list[str]) -> int | None:
+    text = env.get(name, "").strip()
+    if not text:
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= 12 and low <= int(text) <= high:
+        return int(text)
+    problems.append(f"environment variable {name}: expected a whole number from {low} to {high}{unit}; it is ignored")
+    return None
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def _sentence(error: msgspec.ValidationError) -> str:
+    text = str(error).replace("`", "")
+    return text[:1].lower() + text[1:]
+
+
+def _toml(value: Any) -> str:
+    return "[]" if value == () else f"{value:g}" if isinstance(value, float) and math.isfinite(value) else str(value)

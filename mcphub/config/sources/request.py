@@ -1,0 +1,32 @@
+"""Owns what a source is asked: for which workspace, in which places, read by whom.
+
+It must not know the sources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mcphub.config.layer import Layer
+from mcphub.config.parse import file_problem, parse_file
+from mcphub.config.places import Places
+from mcphub.config.readfile import Reader
+from mcphub.errors import ConfigError
+from mcphub.spec import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`workspace` is the directory that a session declares, "" = none; every path is read through `reader`."""
+
+    workspace: str
+    places: Places
+    reader: Reader
+
+    def layer(self, scope: Scope, path: str, directory: str) -> Layer | None:
+        """The layer of the file at `path`, None when there is no such file. Never raises: a bad file is a bad layer."""
+        try:
+            data = self.reader.read(path)
+        except ConfigError as error:
+            return file_problem(scope, path, directory, str(error))
+        return None if data is None else parse_file(data, scope=scope, path=path, directory=directory)

@@ -1,0 +1,317 @@
+"""Owns one open channel to a server: what is sent on it, who waits, what the server says by itself.
+
+It must not open or close the channel, nor know agents: replies go to waiters, news to the listener it was given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any, Protocol
+
+import anyio
+import msgspec
+
+from mcphub.channel import Channel, Data
+from mcphub.errors import JSONRPCError, TransportError
+from mcphub.protocol import jsonrpc
+from mcphub.protocol.correlate import Pending, Waiter
+from mcphub.protocol.envelope import HUB_META
+from mcphub.protocol.jsonrpc import Envelope, NotAMessage, Raw
+from mcphub.protocol.versions import BATCH_VERSION, LATEST_LEGACY, Era
+
+#: Rubbish allowed before the handshake ends, and between two messages later.
+NOISE_LINES_BEFORE = 1000
+NOISE_BYTES_BEFORE = 1 << 20
+NOISE_LINES_AFTER = 20_000
+NOISE_BYTES_AFTER = 16 << 20
+#: Unsent bytes at which a server counts as not reading, and new requests are refused.
+OVERLOADED_AT = 64 << 20
+#: Parts from this size on are not copied into the frame.
+LARGE = 1 << 15
+#: How often deadlines are looked at while anything waits, seconds.
+SWEEP = 0.5
+
+_params = msgspec.json.Decoder(dict[str, Raw]).decode
+_token = msgspec.json.Decoder(int | str).decode
+
+
+class Listener(Protocol):
+    """Who hears what a server says by itself."""
+
+    def notified(self, method: str, params: Raw) -> None:
+        """A notification other than progress; the payload is valid during the call only."""
+
+    def ended(self, reason: str) -> None:
+        """The channel is gone."""
+
+    def noted(self, text: str) -> None:
+        """Something odd that a person should find in the log; already counted, at most a few times a connection."""
+
+
+class Reply:
+    """A waiter that a coroutine awaits; for the hub's own few requests, never for an agent's."""
+
+    __slots__ = ("deadline", "error", "event", "hard", "idle", "result")
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = self.hard = deadline
+        self.idle = 0.0
+        self.event = anyio.Event()
+        self.result: bytes = b""
+        self.error: JSONRPCError | TransportError | None = None
+
+    def answered(self, env: Envelope) -> None:
+        if env.error:
+            e = jsonrpc.read_error(env.error)
+            data: Any = None
+            if e.data:
+                try:
+                    data = msgspec.json.decode(e.data)
+                except (msgspec.DecodeError, RecursionError):
+                    data = None
+            self.error = JSONRPCError(e.code, e.message, data)
+        else:
+            self.result = bytes(env.result)
+        self.event.set()
+
+    def unanswered(self, kind: str, message: str) -> None:
+        self.error = TransportError(message, kind=kind)
+        self.event.set()
+
+    def progressed(self, params: Raw) -> None:
+        pass
+
+
+class Client:
+    """One connection's requests. Implements channel.Receiver; made before the channel, given it by `use`."""
+
+    def __init__(self, listener: Listener, roots: bytes = b"[]") -> None:
+        self.era: Era = "legacy"
+        self.version = LATEST_LEGACY
+        self.ready = False
+        self.gone = ""
+        self.over = False
+        self.counters: Counter[str] = Counter()
+        self._listener = listener
+        self._roots = roots
+        self._pending = Pending()
+        self._channel: Channel | None = None
+        self._loop = asyncio.get_running_loop()
+        self._sweeping = False
+        self._noise_lines = self._noise_bytes = 0
+
+    def use(self, channel: Channel) -> None:
+        self._channel = channel
+
+    @property
+    def calls(self) -> int:
+        """Requests in flight that an agent waits for; the hub's own (a listen that stays open) are not counted."""
+        return sum(1 for w in self._pending.waiting.values() if w.idle)
+
+    # --- out ---------------------------------------------------------------------------------------------------------
+
+    def overloaded(self) -> bool:
+        """The server does not read what it was sent already."""
+        return self._channel is not None and self._channel.buffered() > OVERLOADED_AT
+
+    def next_id(self) -> int:
+        """The id, and progress token, of the request that is sent next."""
+        return self._pending.last + 1
+
+    def call_tool(self, waiter: Waiter, quoted_name: bytes, arguments: Data, tail: bytes) -> int:
+        """Send `tools/call`; `tail` is the `,"_meta":{...}` member or empty. Returns the request's id."""
+        mid = self._pending.add(waiter)
+        assert self._channel is not None
+        if len(arguments) < LARGE:
+            head = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":' % mid
+            self._channel.send(b"".join((head, quoted_name, b',"arguments":', arguments, tail, b"}}\n")))
+        else:
+            self._channel.send(
+                b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%b,"arguments":' % (mid, quoted_name),
+                arguments,
+                tail + b"}}\n",
+            )
+        if not self._sweeping:
+            self._sweep_later()
+        return mid
+
+    def send(self, *parts: Data) -> None:
+        if self._channel is not None:
+            self._channel.send(*parts)
+
+    def notify(self, method: str, params: bytes = b"") -> None:
+        self.send(jsonrpc.notification_frame(method, params))
+
+    def start(self, waiter: Waiter, method: str, params: bytes = b"") -> int:
+        """Send a request of the hub's own. `params` are members without braces; the era's `_meta` is added."""
+        mid = self._pending.add(waiter)
+        if self.era == "modern":
+            params += (b"," if params else b"") + b'"_meta":{%b}' % HUB_META
+        self.send(jsonrpc.request_frame(mid, method, b"{%b}" % params))
+        if not self._sweeping:
+            self._sweep_later()
+        return mid
+
+    async def request(self, method: str, params: bytes = b"", *, timeout: float) -> bytes:
+        """Send a request and await its result as bytes. Raises JSONRPCError, TransportError (kind timeout, lost)."""
+        if self.over:
+            raise TransportError(self.gone or "the connection is closed")
+        reply = Reply(self._loop.time() + timeout)
+        mid = self.start(reply, method, params)
+        try:
+            await reply.event.wait()
+        except BaseException:
+            self.withdraw(mid, "")
+            raise
+        if reply.error is not None:
+            raise reply.error
+        return reply.result
+
+    async def probe(self, params: bytes, limit: float, late: Waiter) -> bytes | None:
+        """Send `server/discover` with these params and await its result; None after `limit` seconds of silence, and
+        whatever comes later goes to `late`. Raises JSONRPCError, TransportError."""
+        if self.over:
+            raise TransportError(self.gone or "the connection is closed")
+        reply = Reply(float("inf"))
+        mid = self._pending.add(reply)
+        self.send(jsonrpc.request_frame(mid, "server/discover", b"{%b}" % params))
+        with anyio.move_on_after(limit):
+            await reply.event.wait()
+        if not reply.event.is_set():
+            self._pending.waiting[mid] = late
+            return None
+        if reply.error is not None:
+            raise reply.error
+        return reply.result
+
+    def withdraw(self, mid: int, reason: str) -> bool:
+        """Stop waiting for a request and tell the server, once; its late answer is dropped and counted."""
+        if self._pending.take(mid) is None:
+            return False
+        self._cancel(mid, reason)
+        return True
+
+    def _cancel(self, mid: int, reason: str) -> None:
+        self.notify(
+            "notifications/cancelled",
+            b'{"requestId":%d,"reason":%b}' % (mid, jsonrpc.quote(reason or "no longer needed")),
+        )
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def _sweep_later(self) -> None:
+        self._sweeping = True
+        self._loop.call_later(SWEEP, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeping = False
+        for mid, waiter in self._pending.overdue(self._loop.time()):
+            self.counters["timeouts"] += 1
+            self._cancel(mid, "no answer in time")
+            waiter.unanswered("timeout", "no answer in time")
+        if self._pending.waiting and not self.over:
+            self._sweep_later()
+
+    # --- in: channel.Receiver ----------------------------------------------------------------------------------------
+
+    def frame(self, line: memoryview) -> None:
+        try:
+            env = jsonrpc.decode(line)
+        except NotAMessage as e:
+            self._not_a_message(line, e)
+            return
+        if self._noise_lines:
+            self._noise_lines = self._noise_bytes = 0
+        if env.method is None:
+            waiter = self._pending.take(env.id)
+            if waiter is None:
+                self.counters["unknown_replies"] += 1
+                if env.id is None:
+                    error = jsonrpc.read_error(env.error)
+                    self._note("null_id", f"an error without an id: {error.message} ({error.code})")
+                return
+            if type(env.id) is str:
+                self._note("id_type", f"answered with the id as a string: {env.id!r}")
+            waiter.answered(env)
+        elif env.id is jsonrpc.UNSET:
+            if env.method == "notifications/progress":
+                self._progress(env.params)
+            else:
+                self._listener.notified(env.method, env.params)
+        else:
+            self._asked(env)
+
+    def lost(self, reason: str) -> None:
+        self.over = True
+        self.gone = self.gone or reason
+        for waiter in self._pending.drain():
+            waiter.unanswered("lost", self.gone or "the server closed the connection")
+        self._listener.ended(self.gone)
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def _note(self, counter: str, text: str) -> None:
+        self.counters[counter] += 1
+        if self.counters[counter] <= 3:
+            self._listener.noted(text)
+
+    def _not_a_message(self, line: memoryview, e: NotAMessage) -> None:
+        if e.kind == "batch" and self.version == BATCH_VERSION and self.ready and self.era == "legacy":
+            try:
+                parts = jsonrpc.split_batch(line)
+            except NotAMessage as inner:
+                self._note(inner.kind, str(inner))
+                return
+            for part in parts:
+                self.frame(memoryview(part))
+            return
+        shown = bytes(line[:120]).decode("utf-8", "replace")
+        self._note(e.kind, f"{e}: {shown!r}")
+        if e.kind == "content-length" and not self.ready:
+            self._fail("content_length", str(e))
+            return
+        self._noise_lines += 1
+        self._noise_bytes += len(line)
+        most_lines = NOISE_LINES_AFTER if self.ready else NOISE_LINES_BEFORE
+        most_bytes = NOISE_BYTES_AFTER if self.ready else NOISE_BYTES_BEFORE
+        if self._noise_lines > most_lines or self._noise_bytes > most_bytes:
+            self._fail("not_protocol", "the server writes non-protocol data to stdout")
+
+    def _fail(self, kind: str, message: str) -> None:
+        self.counters["failed_" + kind] += 1
+        self.gone = self.gone or message
+        if self._channel is not None:
+            self._channel.abort()
+
+    def _progress(self, raw: Raw) -> None:
+        try:
+            token = _token(_params(raw)["progressToken"])
+        except (msgspec.DecodeError, KeyError, RecursionError):
+            self.counters["bad_progress"] += 1
+            return
+        waiter = self._pending.progress(token, self._loop.time())
+        if waiter is None:
+            self.counters["late_progress"] += 1
+        else:
+            waiter.progressed(raw)
+
+    def _asked(self, env: Envelope) -> None:
+        """A request of the server's. Modern servers send none; the client must not answer them there."""
+        self.counters["server_requests"] += 1
+        if self.era == "modern" and self.ready:
+            self._note(
+                "server_request_modern", f"a modern server sent the request {str(env.method)[:60]!r}, not answered"
+            )
+            return
+        mid = jsonrpc.encode_id(env.id if isinstance(env.id, int | str) else None)
+        if env.method == "ping":
+            self.send(jsonrpc.result_frame(mid, b"{}"))
+        elif env.method == "roots/list":
+            self.send(jsonrpc.result_frame(mid, b'{"roots":%b}' % self._roots))
+        elif env.method in ("sampling/createMessage", "elicitation/create"):
+            self._note("refused_requests", f"asked for {env.method}, which no agent of mcphub can be asked yet")
+            message = f"mcphub did not declare this capability: {env.method} cannot be carried to an agent"
+            self.send(jsonrpc.error_frame(mid, jsonrpc.METHOD_NOT_FOUND, message))
+        else:
+            self.send(jsonrpc.error_frame(mid, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {str(env.method)[:80]}"))

@@ -1,0 +1,75 @@
+"""Owns the kinds of fault a connection can have: title, whether trying again may help, what a person should do.
+
+It must not raise, log or know states. One table, so that trouble becomes advice in one place.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+
+class FaultKind(enum.StrEnum):
+    CONFIG = "config"
+    NOT_FOUND = "not_found"
+    SPAWN = "spawn"
+    EXITED = "exited"
+    NO_ANSWER = "no_answer"
+    NOT_PROTOCOL = "not_protocol"
+    CONTENT_LENGTH = "content_length"
+    REFUSED = "refused"
+    LIST_FAILED = "list_failed"
+    TOO_LARGE = "too_large"
+    LOST = "lost"
+    INTERNAL = "internal"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """`transient`: the same start may succeed a moment later."""
+
+    transient: bool
+    remedy: str
+
+
+ADVICE: dict[FaultKind, Advice] = {
+    FaultKind.CONFIG: Advice(False, "correct the entry, then run `mcphub reconnect {name}`"),
+    FaultKind.NOT_FOUND: Advice(
+        False,
+        "install the program, or name it by its absolute path, or put its folder on PATH, "
+        "then run `mcphub reconnect {name}`",
+    ),
+    FaultKind.SPAWN: Advice(True, "see the cause above, then run `mcphub reconnect {name}`"),
+    FaultKind.EXITED: Advice(True, "read `mcphub logs {name}`; the program ends by itself"),
+    FaultKind.NO_ANSWER: Advice(
+        True, "run the command by hand and see whether it starts; a slow first start may need a larger `startupTimeout`"
+    ),
+    FaultKind.NOT_PROTOCOL: Advice(
+        True, "make the program write its logs to stderr: stdout is for the protocol; see `mcphub logs {name}`"
+    ),
+    FaultKind.CONTENT_LENGTH: Advice(False, "the program speaks the framing of language servers; start it in MCP mode"),
+    FaultKind.REFUSED: Advice(False, "update the server: it and mcphub have no protocol version in common"),
+    FaultKind.LIST_FAILED: Advice(True, "read `mcphub logs {name}`; the server cannot say which tools it has"),
+    FaultKind.TOO_LARGE: Advice(True, "the server sent one message above the limit of 64 MiB"),
+    FaultKind.LOST: Advice(True, "mcphub reconnects by itself; `mcphub reconnect {name}` tries at once"),
+    FaultKind.INTERNAL: Advice(True, "this is a fault of mcphub: please report it with the daemon's log"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault. `phase`: config, spawn, probe, handshake, list, serve. `stderr` is the tail at that moment."""
+
+    kind: FaultKind
+    phase: str
+    message: str
+    exit_code: int | None = None
+    stderr: tuple[str, ...] = field(default=())
+    at: float = 0.0
+
+    @property
+    def transient(self) -> bool:
+        return ADVICE[self.kind].transient
+
+    def remedy(self, name: str) -> str:
+        return ADVICE[self.kind].remedy.format(name=name)

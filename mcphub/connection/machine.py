@@ -1,0 +1,146 @@
+"""Owns the five states of a connection, the events that move them, and `transition`, which alone builds the next one.
+
+It must not act, wait, read a clock or know a transport. Time and jitter come in as arguments.
+
+An event that speaks of one attempt carries that attempt's generation; an event of another generation changes nothing.
+`docs/state-machine.md` is generated from this file. From any state `TurnedOff` leads to Disabled; from any but that,
+`Asked` leads to Pending(0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from mcphub.connection.backoff import Backoff
+from mcphub.connection.faults import Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Disabled:
+    """Not wanted; `because`: person, approval, idle, stopping."""
+
+    because: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """To be opened at `retry_at` (monotonic seconds). `attempt` 0 is the first try, then retry 1, 2, ..."""
+
+    attempt: int
+    retry_at: float
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """Opened and listed. `attempt` is what it took, so that a server that dies at once is not counted anew."""
+
+    since: float
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsAuth:
+    """A person must sign in; nothing is open."""
+
+    challenge: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Given up until something is asked or changes."""
+
+    fault: Fault
+    attempts: int
+
+
+State = Disabled | Pending | Connected | NeedsAuth | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The attempt shook hands and listed."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Faulted:
+    """The attempt failed before it was connected."""
+
+    generation: int
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The connection of this attempt is gone."""
+
+    generation: int
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Challenged:
+    """The attempt needs a person."""
+
+    generation: int
+    challenge: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A person, a call or a change asks for a fresh start."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedOff:
+    """It shall not run."""
+
+    because: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedOn:
+    """It shall run."""
+
+
+Event = Opened | Faulted | Lost | Challenged | Asked | TurnedOff | TurnedOn
+
+
+def transition(state: State, event: Event, now: float, generation: int, backoff: Backoff, jitter: float = 0.5) -> State:
+    """The next state; the same object where nothing changes. `generation` is that of the attempt that is current."""
+    if isinstance(event, Opened | Faulted | Lost | Challenged) and event.generation != generation:
+        return state
+    match event:
+        case TurnedOff():
+            return Disabled(event.because, event.detail)
+        case TurnedOn():
+            return Pending(0, now) if isinstance(state, Disabled) else state
+        case Asked():
+            return state if isinstance(state, Disabled) else Pending(0, now)
+        case Opened():
+            return Connected(now, state.attempt) if isinstance(state, Pending) else state
+        case Challenged():
+            return NeedsAuth(event.challenge) if isinstance(state, Pending | Connected) else state
+        case Faulted():
+            if not isinstance(state, Pending):
+                return state
+            return _after(event.fault, state.attempt, now, backoff, jitter)
+        case Lost():
+            if not isinstance(state, Connected):
+                return state
+            if now - state.since >= backoff.stable_after:
+                return Pending(0, now, event.fault)
+            return _after(event.fault, state.attempt, now, backoff, jitter)
+        case _:
+            assert_never(event)
+
+
+def _after(fault: Fault, attempt: int, now: float, backoff: Backoff, jitter: float) -> State:
+    if not fault.transient or attempt >= backoff.attempts:
+        return Failed(fault, attempt)
+    return Pending(attempt + 1, now + backoff.delay(attempt + 1, jitter), fault)

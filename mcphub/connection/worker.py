@@ -1,0 +1,420 @@
+"""Owns one instance: its state, and the one task that opens, uses and closes its connection.
+
+It must not know other instances, agents or files. Others post events or read the view; nobody else touches the
+connection. What happens next is decided by machine.transition; this file acts on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+
+from mcphub.connection import handshake
+from mcphub.connection.backoff import Backoff
+from mcphub.connection.client import Client
+from mcphub.connection.faults import Fault, FaultKind
+from mcphub.connection.handshake import Facts
+from mcphub.connection.machine import (
+    Asked,
+    Connected,
+    Disabled,
+    Event,
+    Failed,
+    Faulted,
+    Lost,
+    Opened,
+    Pending,
+    State,
+    TurnedOff,
+    transition,
+)
+from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
+from mcphub.protocol import era, jsonrpc
+from mcphub.protocol.jsonrpc import Raw
+from mcphub.protocol.versions import Era
+from mcphub.spec import InstanceKey, ServerSpec
+from mcphub.transport import TRANSPORTS
+from mcphub.transport.link import Link, Surroundings
+from mcphub.transport.stderr import StderrRing
+
+#: Several list_changed in this time cause one new list, seconds.
+SETTLE = 0.05
+#: How long a process may take to be reaped after its stdout ended, for its exit code to be named, seconds.
+REAP = 0.5
+#: A call to a failed server starts one attempt, at most this often, seconds.
+WAKE_EVERY = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What others see of a worker at one moment. `tools` are the last listed ones, kept while it is not connected;
+    `listed` counts the lists, so that an unchanged number means unchanged tools."""
+
+    key: InstanceKey
+    spec: ServerSpec
+    state: State
+    facts: Facts | None
+    tools: tuple[bytes, ...]
+    listed: int
+    pid: int | None
+
+
+class Sink(Protocol):
+    """Who hears notifications of servers that are not about the connection itself (log messages)."""
+
+    def server_said(self, worker: Worker, method: str, params: Raw) -> None: ...
+
+
+class Worker:
+    """One instance. `changed` is called whenever the view is another one."""
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        surroundings: Surroundings,
+        limiter: anyio.CapacityLimiter,
+        backoff: Backoff,
+        changed: Callable[[], None],
+        sink: Sink,
+        log: Callable[[str, str], None],
+        stderr_bytes: int = 1 << 20,
+    ) -> None:
+        self.spec = spec
+        self.key = spec.key()
+        self.stderr = StderrRing(stderr_bytes)
+        self.client: Client | None = None
+        self.facts: Facts | None = None
+        self.tools: tuple[bytes, ...] = ()
+        self.listed = 0
+        self.pid: int | None = None
+        self.last_fault: Fault | None = None
+        self.totals: dict[str, int] = {}
+        self._surroundings = surroundings
+        self._limiter = limiter
+        self._backoff = backoff
+        self._changed = changed
+        self._sink = sink
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._random = random.Random()
+        self.state: State = Pending(0, self._loop.time())
+        self._generation = 0
+        self._wake = anyio.Event()
+        self._scope: anyio.CancelScope | None = None
+        self._relist = False
+        self._listen_ended = False
+        self._era: Era | None = None
+        self._woken_at = float("-inf")
+        self._log_level = ""
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def attempts(self) -> int:
+        return self._backoff.attempts
+
+    def view(self) -> View:
+        return View(self.key, self.spec, self.state, self.facts, self.tools, self.listed, self.pid)
+
+    def counters(self) -> Mapping[str, int]:
+        """Odd things counted since the worker began, over all its connections."""
+        out = dict(self.totals)
+        if self.client is not None:
+            for k, v in self.client.counters.items():
+                out[k] = out.get(k, 0) + v
+        return out
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def post(self, event: Event) -> None:
+        """Let something happen to this instance; takes effect in its own task."""
+        self._move(event)
+        self._wake.set()
+        if self._scope is not None and not isinstance(self.state, Connected):
+            self._scope.cancel()
+
+    def wake_failed(self) -> None:
+        """A call met a failed server: one attempt, at most every WAKE_EVERY seconds."""
+        now = self._loop.time()
+        if isinstance(self.state, Failed) and now - self._woken_at >= WAKE_EVERY:
+            self._woken_at = now
+            self.post(Asked())
+
+    def want_log_level(self, level: str) -> None:
+        """The most verbose level any agent wants of this server; "" = nobody asked."""
+        if level != self._log_level:
+            self._log_level = level
+            self._send_log_level()
+
+    def _send_log_level(self) -> None:
+        client, facts = self.client, self.facts
+        if self._log_level and client is not None and facts is not None and facts.era == "legacy":
+            if "logging" in facts.capabilities:
+                reply = handshake.Ignored(self._loop.time() + 30)
+                client.start(reply, "logging/setLevel", b'"level":' + jsonrpc.quote(self._log_level))
+
+    def _move(self, event: Event) -> None:
+        before = self.state
+        now = self._loop.time()
+        self.state = transition(before, event, now, self._generation, self._backoff, self._random.random())
+        if self.state is not before:
+            self._changed()
+
+    # --- the task ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Live until turned off with `stopping`. Raises nothing but cancellation."""
+        while True:
+            self._wake = anyio.Event()
+            state = self.state
+            if isinstance(state, Disabled) and state.because == "stopping":
+                return
+            if not isinstance(state, Pending):
+                await self._wake.wait()
+                continue
+            wait = state.retry_at - self._loop.time()
+            if wait > 0:
+                with anyio.move_on_after(wait):
+                    await self._wake.wait()
+                continue
+            await self._attempt()
+
+    async def _attempt(self) -> None:
+        self._generation += 1
+        generation = self._generation
+        with anyio.CancelScope() as self._scope:
+            try:
+                await self._open_and_serve(generation)
+            except Exception as e:  # a fault of ours must cost one attempt of one server, not the daemon
+                self._log("error", f"internal error in the worker of {self.name}: {type(e).__name__}: {e}")
+                fault = self._fault(FaultKind.INTERNAL, "serve", f"{type(e).__name__}: {e}")
+                self._fail(generation, fault)
+        self._scope = None
+        self._drop_client()
+
+    def _drop_client(self) -> None:
+        if self.client is not None:
+            self.totals = dict(self.counters())
+            self.client = None
+        if self.pid is not None:
+            self.pid = None
+            self._changed()
+
+    async def _open_and_serve(self, generation: int) -> None:
+        probe = era.Probe(first=self._era)
+        deadline = float("inf")
+        borrower = object()
+        await self._limiter.acquire_on_behalf_of(borrower)
+        slot = True
+        try:
+            deadline = self._loop.time() + self.spec.startup_timeout
+            while True:
+                listener = _Listener(self)
+                self._relist = self._listen_ended = False
+                client = Client(listener, self._roots())
+                phase = ["spawn"]
+                restart: era.Restart | None = None
+                try:
+                    opening = anyio.CancelScope(deadline=deadline)
+                    with opening:
+                        opener = TRANSPORTS[self.spec.transport.kind]
+                        async with opener(self.spec, self._surroundings, client, self.stderr) as link:
+                            client.use(link.channel)
+                            self.pid = link.pid
+                            self._changed()
+                            try:
+                                step = await self._begin(client, probe, phase)
+                                if isinstance(step, era.Restart):
+                                    restart = step
+                                elif isinstance(step, era.Refused):
+                                    self._fail(generation, self._fault(FaultKind.REFUSED, "handshake", step.message))
+                                else:
+                                    opening.deadline = float("inf")
+                                    self._limiter.release_on_behalf_of(borrower)
+                                    slot = False
+                                    self._become(generation, client, step)
+                                    await self._serve(generation, client, link)
+                            except (TransportError, RemoteProtocolError, JSONRPCError) as e:
+                                self._fail(generation, await self._why(client, link, phase[0], e))
+                    if opening.cancelled_caught:
+                        self._fail(generation, self._too_slow(client, phase[0]))
+                except TransportError as e:
+                    kind = FaultKind.NOT_FOUND if e.kind == "not_found" else FaultKind.SPAWN
+                    self._fail(generation, self._fault(kind, "spawn", str(e)))
+                if restart is None:
+                    return
+                self._log("info", f"{self.name}: starting the process again in the {restart.era} era")
+                probe = era.Probe(first=restart.era, restarted=True)
+        finally:
+            if slot:
+                self._limiter.release_on_behalf_of(borrower)
+
+    async def _begin(self, client: Client, probe: era.Probe, phase: list[str]) -> era.Restart | era.Refused | Facts:
+        phase[0] = "handshake"
+        step = await handshake.shake_hands(client, probe, self.spec.startup_timeout)
+        if not isinstance(step, era.Spoken):
+            return step
+        phase[0] = "list"
+        tools, warnings = await handshake.list_tools(client, step.result.get("capabilities"), self.spec.startup_timeout)
+        return handshake.facts(step, tools, warnings)
+
+    def _become(self, generation: int, client: Client, facts: Facts) -> None:
+        self._era = facts.era
+        self.facts = facts
+        self._take_tools(facts.tools)
+        self.client = client
+        self.last_fault = None
+        self._send_log_level()
+        self._listen()
+        self._move(Opened(generation))
+
+    def _take_tools(self, tools: tuple[bytes, ...]) -> None:
+        if tools != self.tools or not self.listed:
+            self.tools = tools
+            self.listed += 1
+
+    def _listen(self) -> None:
+        """Modern servers send list_changed only to those who listen."""
+        client, facts = self.client, self.facts
+        if client is None or facts is None or facts.era != "modern":
+            return
+        tools = facts.capabilities.get("tools")
+        if isinstance(tools, dict) and tools.get("listChanged"):
+            waiter = handshake.Ignored(float("inf"), self._listening_ended)
+            client.start(waiter, "subscriptions/listen", b'"notifications":{"toolsListChanged":true}')
+
+    def _listening_ended(self) -> None:
+        self._listen_ended = True
+        self._wake.set()
+
+    async def _serve(self, generation: int, client: Client, link: Link) -> None:
+        """Until the connection is lost, or the state says that it shall end."""
+        while not client.over and isinstance(self.state, Connected):
+            self._wake = anyio.Event()
+            if self._relist or self._listen_ended:
+                await anyio.sleep(SETTLE)  # several changes, one list; also bounds what a noisy server costs
+                if self._listen_ended and not client.over:
+                    self._listen_ended = False
+                    self._relist = True  # events may have been lost
+                    self._listen()
+                if self._relist:
+                    self._relist = False
+                    await self._list_again(client)
+                continue
+            await self._wake.wait()
+        if isinstance(self.state, Connected):
+            e = TransportError(client.gone or "the server closed the connection")
+            fault = await self._why(client, link, "serve", e)
+            self.last_fault = fault
+            self._log("warning", f"{self.name}: {fault.message}")
+            self._move(Lost(generation, fault))
+
+    async def _list_again(self, client: Client) -> None:
+        assert self.facts is not None
+        try:
+            tools, _ = await handshake.list_tools(client, self.facts.capabilities, self.spec.startup_timeout)
+        except (JSONRPCError, RemoteProtocolError) as e:
+            self._log("warning", f"{self.name}: the changed tools cannot be listed, the old list is kept: {e}")
+            return
+        except TransportError as e:
+            if not client.over:
+                self._log("warning", f"{self.name}: the changed tools cannot be listed, the old list is kept: {e}")
+            return
+        before = self.listed
+        self._take_tools(tools)
+        if self.listed != before:
+            self._changed()
+
+    # --- faults ------------------------------------------------------------------------------------------------------
+
+    def _fail(self, generation: int, fault: Fault) -> None:
+        self.last_fault = fault
+        self._log("warning", f"{self.name}: {fault.message}")
+        if self._era is not None and fault.phase in ("handshake", "list"):
+            self._era = None  # the remembered era may be why: probe again
+        if isinstance(self.state, Connected):
+            self._move(Lost(generation, fault))
+        else:
+            self._move(Faulted(generation, fault))
+
+    def _fault(self, kind: FaultKind, phase: str, message: str, code: int | None = None) -> Fault:
+        return Fault(kind, phase, message, code, tuple(self.stderr.tail(5)), _wall_clock())
+
+    def _too_slow(self, client: Client, phase: str) -> Fault:
+        what = {"spawn": "the start", "handshake": "server/discover and initialize", "list": "tools/list"}[phase]
+        text = f"no answer to {what} in {self.spec.startup_timeout:g} s"
+        return self._fault(FaultKind.NO_ANSWER, phase, text)
+
+    async def _why(self, client: Client, link: Link, phase: str, error: Exception) -> Fault:
+        """Name the fault: what the connection says, and the process's end where there is one."""
+        if client.counters["failed_content_length"]:
+            return self._fault(FaultKind.CONTENT_LENGTH, phase, client.gone)
+        if client.counters["failed_not_protocol"]:
+            return self._fault(FaultKind.NOT_PROTOCOL, phase, client.gone)
+        if isinstance(error, JSONRPCError):
+            kind = FaultKind.LIST_FAILED if phase == "list" else FaultKind.REFUSED
+            return self._fault(kind, phase, f"the server answered {phase} with an error: {error} ({error.code})")
+        if isinstance(error, RemoteProtocolError):
+            return self._fault(FaultKind.NOT_PROTOCOL, phase, str(error))
+        if not client.over:
+            return self._fault(FaultKind.NO_ANSWER, phase, str(error))
+        if client.gone.startswith("a line is longer"):
+            return self._fault(FaultKind.TOO_LARGE, phase, f"the server broke the framing: {client.gone}")
+        code = await link.exit_code(REAP) if link.pid is not None else None
+        before = {"handshake": " before the handshake ended", "list": " before it listed its tools"}.get(phase, "")
+        if code is not None:
+            how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
+            tail = self.stderr.tail(1)
+            text = f"the server {how}{before}" + (f"; stderr: {tail[0]}" if tail else "")
+            return self._fault(FaultKind.EXITED, phase, text, code)
+        return self._fault(FaultKind.LOST, phase, f"the server closed its stdout{before}: {client.gone}".rstrip(": "))
+
+    def _roots(self) -> bytes:
+        """The roots a legacy server gets: the workspace it belongs to, else none; agents' roots come later."""
+        if not self.spec.workspace:
+            return b"[]"
+        uri = "file://" + _percent(self.spec.workspace)
+        return b'[{"uri":%b}]' % jsonrpc.quote(uri)
+
+
+class _Listener:
+    """What one connection tells its worker; a connection of the past is not listened to."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def notified(self, method: str, params: Raw) -> None:
+        worker = self._worker
+        if method == "notifications/tools/list_changed":
+            worker._relist = True
+            worker._wake.set()
+        else:
+            worker._sink.server_said(worker, method, params)
+
+    def ended(self, reason: str) -> None:
+        self._worker._wake.set()
+
+    def noted(self, text: str) -> None:
+        self._worker._log("warning", f"{self._worker.name}: {text}")
+
+
+def _percent(path: str) -> str:
+    from urllib.parse import quote
+
+    return quote(path)
+
+
+def _wall_clock() -> float:
+    import time
+
+    return time.time_ns() / 1e9
+
+
+__all__ = ["Asked", "TurnedOff", "View", "Worker"]

@@ -1,0 +1,19 @@
+"""Owns the routes of the noun connection: reconnect.
+
+It must not know workers or their states.
+"""
+
+from __future__ import annotations
+
+from mcphub.control.hub import Hub
+from mcphub.control.wire import ReconnectBody, Reply, Request, read_body
+
+
+async def post_reconnect(hub: Hub, request: Request) -> Reply:
+    """Close and open again one server, or all; attempts start from zero. Does not wait for the connection.
+
+    Body: `name` (absent or null = all), `workspace` (default none).
+    Answers: `ReconnectReport` with the names; 404 for an unknown name.
+    """
+    body = read_body(request.body, ReconnectBody)
+    return Reply(await hub.reconnect(body.workspace, body.name))

@@ -1,0 +1,52 @@
+"""Owns the one table of the control API: method, path, access, handler. docs/control-api.md is generated from it.
+
+It must not know how a request is read or an answer written. A new route is one line here and one handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+
+from mcphub.control.access import Access, OpenAccess, OwnerAccess
+from mcphub.control.handlers import approvals, connections, daemon, logs, status, tools
+from mcphub.control.hub import Hub
+from mcphub.control.wire import Reply, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A handler that answers with one report."""
+
+    handler: Callable[[Hub, Request], Awaitable[Reply]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A handler that answers with lines of NDJSON, one report each; None is a heartbeat, an empty line."""
+
+    handler: Callable[[Hub, Request], AsyncGenerator[object, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One line of the table. `path` is in Starlette's syntax; a path has one method."""
+
+    method: str
+    path: str
+    access: Access
+    kind: Answer | Stream
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/v1/status", OpenAccess(), Answer(status.get_status)),
+    Route("GET", "/v1/status/watch", OpenAccess(), Stream(status.watch_status)),
+    Route("GET", "/v1/tools", OpenAccess(), Answer(tools.get_tools)),
+    Route("POST", "/v1/call", OwnerAccess(), Answer(tools.post_call)),
+    Route("POST", "/v1/reconnect", OwnerAccess(), Answer(connections.post_reconnect)),
+    Route("GET", "/v1/logs/{name:path}", OpenAccess(), Answer(logs.get_logs)),
+    Route("GET", "/v1/approvals", OpenAccess(), Answer(approvals.get_approvals)),
+    Route("POST", "/v1/approve", OwnerAccess(), Answer(approvals.post_approve)),
+    Route("POST", "/v1/reject", OwnerAccess(), Answer(approvals.post_reject)),
+    Route("POST", "/v1/stop", OwnerAccess(), Answer(daemon.post_stop)),
+)

@@ -1,0 +1,240 @@
+"""Owns the daemon's life: builds the parts, wires them, waits for the end, shuts down in reverse. It decides nothing.
+
+It must not hold state of its own, and nothing imports it but the verb `serve`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.abc
+
+from mcphub import sdnotify, welcome
+from mcphub.catalog.cache import Catalog
+from mcphub.config.places import Places, places
+from mcphub.config.settings import HubSettings
+from mcphub.connection.backoff import Backoff
+from mcphub.connection.worker import Worker
+from mcphub.control.server import control_server
+from mcphub.errors import ConfigError, ControlError, McphubError
+from mcphub.gateway.dispatch import Gateway
+from mcphub.hub import RunningHub
+from mcphub.observe.logging import configure
+from mcphub.protocol.jsonrpc import Raw
+from mcphub.sessions.unix_listener import AgentListener
+from mcphub.sessions.workspaces import Workspaces
+from mcphub.supervisor.startup import Limiters
+from mcphub.supervisor.supervisor import Supervisor
+from mcphub.transport.link import Surroundings
+from mcphub.transport.process import Launcher, become_subreaper
+from mcphub.transport.unix_socket import listening
+from mcphub.transport.wire import Batch
+
+log = logging.getLogger("mcphub")
+
+#: How long an orderly stop may take beyond the servers' own grace, seconds.
+STOP_MARGIN = 5.0
+#: Memory is given back to the system so long after it was freed, seconds.
+TRIM_AFTER = 0.5
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run the daemon until it is told to stop. Returns the exit status: 0 stopped in order, 1 could not start."""
+    configured = configure(args.log_level, form=args.log_format)
+    ready = _Ready(args.ready_fd)
+    try:
+        anyio.run(_run, ready, backend="asyncio")
+        return 0
+    except (ConfigError, ControlError) as e:
+        ready.failed(str(e))
+        log.error("%s", e)
+        return 1
+    except BaseExceptionGroup as group:
+        known = group.subgroup(McphubError)
+        if known is None or group.split(McphubError)[1] is not None:
+            raise
+        text = "; ".join(str(e) for e in _leaves(known))
+        ready.failed(text)
+        log.error("%s", text)
+        return 1
+    finally:
+        ready.close()
+        configured.close()
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    out: list[BaseException] = []
+    for e in group.exceptions:
+        out += _leaves(e) if isinstance(e, BaseExceptionGroup) else [e]
+    return out
+
+
+class _Ready:
+    """Who is told, once, that the sockets listen, or why not: a pipe of whoever started us, the service manager."""
+
+    def __init__(self, fd: int | None) -> None:
+        self._fd = fd
+
+    def listening(self) -> None:
+        self._write(b"1")
+        sdnotify.ready(os.environ, "serving")
+
+    def failed(self, why: str) -> None:
+        self._write(why.encode("utf-8", "replace"))
+
+    def _write(self, data: bytes) -> None:
+        if self._fd is not None:
+            try:
+                os.write(self._fd, data)
+            except OSError:
+                pass  # whoever started us is gone
+            self.close()
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+async def _run(ready: _Ready) -> None:
+    stop = anyio.Event()
+    where = places()
+    become_subreaper()
+    async with Launcher() as launcher, anyio.create_task_group() as tasks:
+        tasks.start_soon(_signals, stop)
+        async with _serving(where, launcher, stop):
+            ready.listening()
+            gc.collect()
+            gc.freeze()  # what start-up made stays: the collector need not look at it again
+            await stop.wait()
+            sdnotify.stopping(os.environ)
+            log.info("stopping")
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _serving(where: Places, launcher: Launcher, stop: anyio.Event) -> AsyncIterator[None]:
+    """Everything between the first part that is built and the last that is taken down."""
+    batch = Batch()
+    sink = _Sink()
+    early: dict[str, Callable[[], list[str]]] = {"status": list}
+    surroundings = Surroundings(
+        launcher,
+        batch,
+        lambda: workspaces.environment(),
+        {welcome.NAME: welcome.server(where.servers, lambda: early["status"]())},
+        report=_report,
+    )
+    settings = _settings(where)
+    supervisor = Supervisor(
+        _with_grace(surroundings, settings),
+        Limiters.of(settings.connect.local),
+        Backoff(attempts=settings.connect.attempts),
+        sink,
+        _log,
+        settings.logs.stderr_bytes,
+    )
+    catalog = Catalog(settings.names.max_length)
+    workspaces = Workspaces(supervisor, where, os.environ, lambda: gateway.refresh())
+    gateway = Gateway(supervisor, catalog, workspaces.visible, settings.lists.wait)
+    sink.gateway = gateway
+    listener = AgentListener(gateway, workspaces, batch, _log, _report, _Trim())
+    agent_path, control_path = where.agent_socket, where.control_socket
+    hub = RunningHub(supervisor, catalog, gateway, workspaces, listener, launcher, (agent_path, control_path), stop.set)
+    early["status"] = hub.lines
+    with listening(agent_path) as agent_sock:
+        async with anyio.create_task_group() as workers:
+            started = anyio.Event()
+            workers.start_soon(supervisor.run, started)
+            await started.wait()
+            loaded = await workspaces.start()
+            for problem in loaded.problems():
+                log.warning("%s", problem)
+            async with anyio.create_task_group() as agents:
+                agents.start_soon(_follow, supervisor, gateway)
+                agents.start_soon(workspaces.run)
+                agents.start_soon(listener.run, agent_sock)
+                async with control_server(hub, control_path):
+                    log.info("serving agents on %s, people on %s", agent_path, control_path)
+                    yield
+                gateway.end()
+                batch.flush()
+                agents.cancel_scope.cancel()
+            with anyio.move_on_after(2 * settings.stop.grace + STOP_MARGIN):
+                await supervisor.stop()
+            workers.cancel_scope.cancel()
+
+
+def _settings(where: Places) -> HubSettings:
+    from mcphub.config.load import load
+
+    return load("", os.environ, where).settings
+
+
+def _with_grace(surroundings: Surroundings, settings: HubSettings) -> Surroundings:
+    import dataclasses
+
+    return dataclasses.replace(surroundings, grace=settings.stop.grace)
+
+
+async def _follow(supervisor: Supervisor, gateway: Gateway) -> None:
+    """Give every new snapshot to the gateway."""
+    revision = 0
+    while True:
+        revision = await supervisor.snapshot.newer_than(revision)
+        gateway.refresh()
+
+
+async def _signals(stop: anyio.Event) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async for number in signals:
+            if number != signal.SIGHUP:  # the terminal that started us may go; we stay
+                stop.set()
+                return
+
+
+class _Sink:
+    """Passes servers' messages to the gateway, which is built after the supervisor. Implements worker.Sink."""
+
+    gateway: Gateway | None = None
+
+    def server_said(self, worker: Worker, method: str, params: Raw) -> None:
+        if self.gateway is not None:
+            self.gateway.server_said(worker, method, params)
+
+
+def _log(level: str, text: str) -> None:
+    log.log(logging.getLevelNamesMapping()[level.upper()], "%s", text)
+
+
+def _report(error: BaseException) -> None:
+    log.error("internal error, please report it", exc_info=error)
+
+
+class _Trim:
+    """Gives freed memory back to the system (glibc keeps it): once, a little after the last agent that left."""
+
+    def __init__(self) -> None:
+        self._timer: object | None = None
+        self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+
+    def __call__(self) -> None:
+        if self._trim is not None and self._timer is None:
+            import asyncio
+
+            self._timer = asyncio.get_running_loop().call_later(TRIM_AFTER, self._now)
+
+    def _now(self) -> None:
+        self._timer = None
+        gc.collect()
+        if self._trim is not None:
+            self._trim(0)

@@ -1,0 +1,35 @@
+"""Owns the answer to where a call may go now: to its server, or nowhere and what to tell the agent.
+
+It must not send anything. The texts are read by models and people: what is wrong, and the next step.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pending, State
+
+
+def unavailable(name: str, state: State | None, retry_in: float) -> str:
+    """Why a server cannot be called in this state, in one or two sentences. `retry_in` seconds until the next try."""
+    match state:
+        case None:
+            return f"The server {name} was removed from the configuration; its tools are gone. List the tools again."
+        case Connected():
+            return f"The server {name} has just been lost; mcphub reconnects to it. Try again in a few seconds."
+        case Pending(attempt=0):
+            return f"The server {name} is starting. Try again in a few seconds; `mcphub status {name}` shows more."
+        case Pending(attempt=attempt, fault=fault):
+            why = f": {fault.message}" if fault is not None else ""
+            return (
+                f"The server {name} is down{why}. mcphub tries again in {max(retry_in, 0):.0f} s (retry {attempt}); "
+                f"`mcphub reconnect {name}` tries at once."
+            )
+        case Failed(fault=fault):
+            return f"The server {name} has failed: {fault.message}. What to do: {fault.remedy(name)}."
+        case NeedsAuth():
+            return f"The server {name} needs a sign-in. A person must run `mcphub login {name}`."
+        case Disabled(because=because, detail=detail):
+            return f"The server {name} is disabled ({because}). {detail}".rstrip()
+        case _:
+            assert_never(state)

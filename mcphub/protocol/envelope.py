@@ -1,0 +1,217 @@
+"""Owns `_meta` and `resultType`: what of them crosses a hop, in which shape, for which era.
+
+It must not know who is called. Hop keys never cross; trace context and vendor keys do (bridging rules; MCP spec
+2026-07-28, basic/index, RequestMetaObject). Everything is bytes in, bytes out.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from mcphub import __version__
+from mcphub.channel import Data
+from mcphub.protocol.jsonrpc import Raw, quote
+from mcphub.protocol.versions import LATEST_MODERN, MODERN
+
+PREFIX = "io.modelcontextprotocol/"
+VERSION_KEY = PREFIX + "protocolVersion"
+CAPABILITIES_KEY = PREFIX + "clientCapabilities"
+CLIENT_INFO_KEY = PREFIX + "clientInfo"
+LOG_LEVEL_KEY = PREFIX + "logLevel"
+SUBSCRIPTION_KEY = PREFIX + "subscriptionId"
+SERVER_INFO_KEY = PREFIX + "serverInfo"
+ERROR_KEY = "dev.mcphub/error"
+
+#: How mcphub names itself on both hops; self-reported, for display only.
+IMPLEMENTATION = b'{"name":"mcphub","title":"mcphub","version":%b}' % quote(__version__)
+#: The members every modern request of ours carries. The hub declares no client capability that it cannot carry yet.
+HUB_META = b'"%b":"%b","%b":%b,"%b":{}' % (
+    VERSION_KEY.encode(),
+    LATEST_MODERN.encode(),
+    CLIENT_INFO_KEY.encode(),
+    IMPLEMENTATION,
+    CAPABILITIES_KEY.encode(),
+)
+#: The members every result to a modern agent carries.
+RESULT_META = b'"%b":%b' % (SERVER_INFO_KEY.encode(), IMPLEMENTATION)
+MODERN_HEAD = b'{"resultType":"complete","_meta":{%b}' % RESULT_META
+
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+_HOP_KEYS = frozenset({"progressToken", PREFIX + "related-task"})
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_string = msgspec.json.Decoder(str).decode
+_TOKEN = msgspec.json.Decoder(int | str).decode
+
+
+class InvalidMeta(ValueError):
+    """A modern request whose `_meta` lacks a required key or has one of the wrong type: -32602."""
+
+
+class UnsupportedVersion(ValueError):
+    """A modern request in a version the hub does not speak statelessly: -32022."""
+
+    def __init__(self, requested: str) -> None:
+        super().__init__(requested)
+        self.requested = requested
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMeta:
+    """What a request's `_meta` says. `carried` are members that cross the hop, as JSON without braces.
+
+    `progress_token` is raw JSON, b"" = none. `log_level` "" = none.
+    """
+
+    modern: bool = False
+    version: str = ""
+    progress_token: bytes = b""
+    log_level: str = ""
+    carried: bytes = b""
+    client: str = ""
+
+
+NO_META = RequestMeta()
+
+
+def read_request_meta(raw: bytes) -> RequestMeta:
+    """A request's `_meta` object. Raises InvalidMeta, UnsupportedVersion (only for modern requests)."""
+    try:
+        fields = _members(raw)
+    except (msgspec.DecodeError, RecursionError):
+        raise InvalidMeta("`_meta` is not an object") from None
+    modern = VERSION_KEY in fields or CAPABILITIES_KEY in fields
+    token = b""
+    if "progressToken" in fields:
+        token = bytes(fields["progressToken"])
+        try:
+            _TOKEN(token)
+        except (msgspec.DecodeError, RecursionError):
+            raise InvalidMeta("`progressToken` is neither a string nor an integer") from None
+    carried = b",".join(
+        [quote(k) + b":" + bytes(v) for k, v in fields.items() if k not in _HOP_KEYS and not k.startswith(PREFIX)]
+    )
+    if not modern:
+        return RequestMeta(progress_token=token, carried=carried) if token or carried else NO_META
+    for key in (VERSION_KEY, CAPABILITIES_KEY):
+        if key not in fields:
+            raise InvalidMeta(f"`_meta` lacks the required key {key}")
+    try:
+        version = _string(fields[VERSION_KEY])
+    except msgspec.DecodeError:
+        raise InvalidMeta(f"{VERSION_KEY} is not a string") from None
+    if bytes(fields[CAPABILITIES_KEY])[:1] != b"{":
+        raise InvalidMeta(f"{CAPABILITIES_KEY} is not an object")
+    if version not in MODERN:
+        raise UnsupportedVersion(version)
+    level = ""
+    if LOG_LEVEL_KEY in fields:
+        try:
+            level = _string(fields[LOG_LEVEL_KEY])
+        except msgspec.DecodeError:
+            level = "?"
+        if level not in LOG_LEVELS:
+            raise InvalidMeta(f"{LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")
+    client = ""
+    if CLIENT_INFO_KEY in fields:
+        try:
+            client = str(msgspec.json.decode(fields[CLIENT_INFO_KEY]).get("name", ""))
+        except (msgspec.DecodeError, AttributeError, RecursionError):
+            raise InvalidMeta(f"{CLIENT_INFO_KEY} is not an object") from None
+    return RequestMeta(True, version, token, level, carried, client)
+
+
+def request_meta(modern: bool, meta: RequestMeta, token: int) -> bytes:
+    """The `_meta` member for an upstream request, as `,"_meta":{...}`, b"" where none is needed."""
+    members = HUB_META if modern else b""
+    if meta.log_level and modern:
+        members += b',"%b":"%b"' % (LOG_LEVEL_KEY.encode(), meta.log_level.encode())
+    if meta.progress_token:
+        members += (b"," if members else b"") + b'"progressToken":%d' % token
+    if meta.carried:
+        members += (b"," if members else b"") + meta.carried
+    return b',"_meta":{%b}' % members if members else b""
+
+
+class UnsupportedResult(ValueError):
+    """A result whose `resultType` was not negotiated, or that is no object. `result_type` names it."""
+
+    def __init__(self, result_type: str) -> None:
+        super().__init__(result_type)
+        self.result_type = result_type
+
+
+_NEEDS_WORK = re.compile(rb'"(?:resultType|_meta)"').search
+_LEGACY_WORK = re.compile(rb'"resultType"').search
+#: Results above this size are scanned at both ends only where nothing depends on the middle.
+_WINDOW = 4096
+
+
+def result_parts(result: memoryview, from_modern: bool, to_modern: bool) -> tuple[Data, ...]:
+    """A server's result in the shape of the agent's era, in parts to be joined. Raises UnsupportedResult.
+
+    To a modern agent: `resultType` and the hub's own serverInfo are there. To a legacy agent: `resultType`, `ttlMs` and
+    `cacheScope` are gone, `structuredContent` that is no object too. Everything else keeps its bytes.
+    """
+    size = len(result)
+    if not size or result[0] != 0x7B:
+        raise UnsupportedResult("not an object")
+    if not from_modern and not to_modern:
+        if size <= 2 * _WINDOW:
+            if _LEGACY_WORK(result) is None:
+                return (result,)
+        elif _LEGACY_WORK(result[:_WINDOW]) is None and _LEGACY_WORK(result[-_WINDOW:]) is None:
+            return (result,)
+    elif to_modern and not from_modern and _NEEDS_WORK(result) is None:
+        rest = result[1:]
+        return (MODERN_HEAD + b"}",) if bytes(rest[:8]).strip(b" \t\r\n") == b"}" else (MODERN_HEAD + b",", rest)
+    return _rebuild(result, to_modern)
+
+
+def _rebuild(result: memoryview, to_modern: bool) -> tuple[Data, ...]:
+    try:
+        fields = _members(result)
+    except (msgspec.DecodeError, RecursionError):
+        raise UnsupportedResult("unreadable") from None
+    kind = fields.pop("resultType", None)
+    if kind is not None and bytes(kind) != b'"complete"':
+        raise UnsupportedResult(bytes(kind)[:64].decode("utf-8", "replace").strip('"'))
+    meta = fields.pop("_meta", None)
+    kept = b""
+    if meta is not None:
+        try:
+            kept = b",".join(
+                [quote(k) + b":" + bytes(v) for k, v in _members(meta).items() if not k.startswith(PREFIX)]
+            )
+        except (msgspec.DecodeError, RecursionError):
+            kept = b""
+    parts: list[Data] = []
+    if to_modern:
+        head = b'{"resultType":"complete","_meta":{' + RESULT_META + (b"," + kept if kept else b"") + b"}"
+    else:
+        fields.pop("ttlMs", None)
+        fields.pop("cacheScope", None)
+        structured = fields.get("structuredContent")
+        if structured is not None and bytes(memoryview(structured)[:1]) != b"{":
+            del fields["structuredContent"]
+        head = b"{" + (b'"_meta":{' + kept + b"}" if kept else b"")
+    first = head == b"{"
+    for key, value in fields.items():
+        head += (b"" if first else b",") + quote(key) + b":"
+        first = False
+        view = memoryview(value)
+        if len(view) < _WINDOW:
+            head += bytes(view)
+        else:
+            parts += [head, view]
+            head = b""
+    parts.append(head + b"}")
+    return tuple(parts)
+
+
+def error_data(kind: str, server: str, **more: str) -> bytes:
+    """The `data` of an error of the hub's own: what failed, where, and what to do."""
+    return msgspec.json.encode({ERROR_KEY: {"kind": kind, "server": server, **more}})

@@ -1,0 +1,284 @@
+"""Owns the JSON-RPC envelope: one line of bytes to id, method and raw payload, and the frames that go out.
+
+It must not know methods, eras or who sent a line. Payloads stay raw: `params`, `result` and `error` are views into the
+line and valid only as long as it is (MCP spec, base protocol; JSON-RPC 2.0).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from typing import Any
+
+import msgspec
+
+from mcphub.channel import Data
+from mcphub.errors import RemoteProtocolError
+
+Raw = msgspec.Raw
+UNSET = msgspec.UNSET
+UnsetType = msgspec.UnsetType
+EMPTY = Raw(b"")
+
+Id = int | str
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+UNSUPPORTED_PROTOCOL_VERSION = -32022
+
+
+class Envelope(msgspec.Struct, gc=False):
+    """One message. `id` is UNSET where the member is missing, None where it is null. Empty payload = member missing."""
+
+    jsonrpc: str = ""
+    id: int | str | UnsetType | None = UNSET
+    method: str | None = None
+    params: Raw = EMPTY
+    result: Raw = EMPTY
+    error: Raw = EMPTY
+
+
+class ErrorObject(msgspec.Struct):
+    """The `error` member."""
+
+    code: int = INTERNAL_ERROR
+    message: str = ""
+    data: Raw = EMPTY
+
+
+class NotAMessage(RemoteProtocolError):
+    """A line that is no JSON-RPC message. `kind`: noise, encoding, json, batch, content-length, envelope."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+_decode = msgspec.json.Decoder(Envelope).decode
+_decode_error = msgspec.json.Decoder(ErrorObject).decode
+_encode = msgspec.json.Encoder().encode
+
+# What a compact envelope costs besides its id, method and payload; a blank after each colon and comma (Python's json)
+# adds the second number. Any other length may hide a duplicate member, which the fast decoder would not see.
+_RESPONSE = (len(b'{"jsonrpc":"2.0","id":,"result":}'), 5)
+_ERROR = (len(b'{"jsonrpc":"2.0","id":,"error":}'), 5)
+_REQUEST = (len(b'{"jsonrpc":"2.0","id":,"method":"","params":}'), 7)
+_BARE_REQUEST = (len(b'{"jsonrpc":"2.0","id":,"method":""}'), 5)
+_NOTIFICATION = (len(b'{"jsonrpc":"2.0","method":"","params":}'), 5)
+_BARE_NOTIFICATION = (len(b'{"jsonrpc":"2.0","method":""}'), 3)
+
+
+def decode(line: memoryview | bytes) -> Envelope:
+    """One line to its envelope. Payloads are views into `line`.
+
+    What the fast decoder refuses or would misread (lone surrogates, duplicate members, floats as ids, odd white space)
+    takes the slow path of `repair`. Raises NotAMessage.
+    """
+    try:
+        env = _decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return repair(line)
+    size = len(line)
+    mid = env.id
+    method = env.method
+    if method is None:
+        payload = len(env.result)
+        shape = _RESPONSE
+        if not payload:
+            payload = len(env.error)
+            shape = _ERROR
+    else:
+        payload = len(env.params)
+        if mid is UNSET:
+            shape = _NOTIFICATION if payload else _BARE_NOTIFICATION
+        else:
+            shape = _REQUEST if payload else _BARE_REQUEST
+        payload += len(method)
+    if type(mid) is int:
+        payload += len(str(mid))
+    elif type(mid) is str:
+        payload += len(mid) + 2
+    over = size - payload - shape[0]
+    if (over and over != shape[1]) or env.jsonrpc != "2.0" or mid is None:
+        return repair(line)
+    try:
+        # Raw passes what is not UTF-8; an agent must never get it as if it were data.
+        str(line, "utf-8")
+    except UnicodeDecodeError as e:
+        raise NotAMessage(f"invalid UTF-8 at byte {e.start}", "encoding") from None
+    return env
+
+
+_SURROGATES = re.compile(
+    r"(\\\\|\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_slow = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=str, parse_float=str)
+
+
+def _members(text: str) -> list[tuple[str, str]]:
+    """The members of a JSON object in order, each value as its own text. Raises ValueError."""
+    blank = re.compile(r"[ \t\r\n]*").match
+    pos = blank(text, 0).end()  # type: ignore[union-attr]
+    if text[pos : pos + 1] != "{":
+        raise ValueError("not an object")
+    out: list[tuple[str, str]] = []
+    pos = blank(text, pos + 1).end()  # type: ignore[union-attr]
+    if text[pos : pos + 1] == "}":
+        return out
+    while True:
+        if text[pos : pos + 1] != '"':
+            raise ValueError("a member name is missing")
+        key, pos = scanstring(text, pos + 1, True)
+        pos = blank(text, pos).end()  # type: ignore[union-attr]
+        if text[pos : pos + 1] != ":":
+            raise ValueError("a colon is missing")
+        start = blank(text, pos + 1).end()  # type: ignore[union-attr]
+        _, end = _slow.raw_decode(text, start)
+        out.append((key, text[start:end]))
+        pos = blank(text, end).end()  # type: ignore[union-attr]
+        sep = text[pos : pos + 1]
+        if sep == "}":
+            if blank(text, pos + 1).end() != len(text):  # type: ignore[union-attr]
+                raise ValueError("data after the message")
+            return out
+        if sep != ",":
+            raise ValueError("a comma is missing")
+        pos = blank(text, pos + 1).end()  # type: ignore[union-attr]
+
+
+def repair(line: memoryview | bytes) -> Envelope:
+    """The slow path of `decode`: accepts what can be understood without guessing. Raises NotAMessage for the rest.
+
+    Accepted: BOM, white space, a whole float as id (7.0), lone surrogates inside payloads (become U+FFFD).
+    Refused: duplicate members of the envelope, NaN and Infinity, a missing `jsonrpc`, ids of another type.
+    """
+    data = bytes(line)
+    if data.startswith(b"\xef\xbb\xbf"):
+        data = data[3:]
+    data = data.strip(b" \t\r\n")
+    if not data:
+        raise NotAMessage("a blank line", "noise")
+    first = data[:1]
+    if first == b"[":
+        raise NotAMessage("a JSON array, not one message", "batch")
+    if first != b"{":
+        if data[:15].lower() == b"content-length:":
+            raise NotAMessage("the peer speaks Content-Length framing, not MCP stdio", "content-length")
+        raise NotAMessage("a line that is not JSON-RPC", "noise")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise NotAMessage(f"invalid UTF-8 at byte {e.start}", "encoding") from None
+    try:
+        pairs = _members(text)
+    except (ValueError, RecursionError) as e:
+        cause = "nested too deeply" if isinstance(e, RecursionError) else str(e)
+        raise NotAMessage(f"not strict JSON: {cause}", "json") from None
+    fields = dict(pairs)
+    if fields.get("jsonrpc") != '"2.0"':
+        raise NotAMessage('JSON without "jsonrpc":"2.0"', "noise")
+    known = [k for k, _ in pairs if k in ("jsonrpc", "id", "method", "params", "result", "error")]
+    if len(known) != len(set(known)):
+        raise NotAMessage("duplicate members in the envelope", "envelope")
+    env = Envelope(jsonrpc="2.0")
+    if "id" in fields:
+        env.id = _read_id(fields["id"])
+    if "method" in fields:
+        try:
+            method = json.loads(fields["method"])
+        except ValueError:
+            method = None
+        if not isinstance(method, str):
+            raise NotAMessage("`method` is not a string", "envelope")
+        env.method = method
+    for name in ("params", "result", "error"):
+        if name in fields:
+            setattr(env, name, Raw(_SURROGATES.sub(_replace_lone, fields[name]).encode("utf-8")))
+    if env.method is None and not env.result and not env.error:
+        raise NotAMessage("neither a method nor a result nor an error", "envelope")
+    return env
+
+
+def _replace_lone(m: re.Match[str]) -> str:
+    return m.group(1) or "\\ufffd"
+
+
+def _read_id(text: str) -> Id | None:
+    try:
+        value = json.loads(text)
+    except ValueError as e:
+        raise NotAMessage(f"`id` cannot be read: {e}", "envelope") from None
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, bool):
+        raise NotAMessage("`id` is a boolean", "envelope")
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    raise NotAMessage("`id` is neither a string nor an integer", "envelope")
+
+
+def split_batch(line: memoryview | bytes) -> list[bytes]:
+    """The elements of a JSON-RPC batch (2025-03-26 only), each as its own bytes. Raises NotAMessage."""
+    try:
+        return [bytes(x) for x in msgspec.json.decode(line, type=list[Raw])]
+    except (msgspec.DecodeError, RecursionError) as e:
+        raise NotAMessage(f"not a JSON array: {e}", "json") from None
+
+
+def read_error(raw: Raw) -> ErrorObject:
+    """The `error` member, read leniently: what is not an error object becomes one that says so."""
+    try:
+        return _decode_error(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return ErrorObject(INTERNAL_ERROR, "the peer sent an error that is no JSON-RPC error object")
+
+
+def quote(value: str) -> bytes:
+    """A string as JSON."""
+    return _encode(value)
+
+
+def encode_id(mid: Id | None) -> bytes:
+    """An id as JSON, of the type it came in."""
+    if type(mid) is int:
+        return b"%d" % mid
+    return _encode(mid)
+
+
+def result_frame(mid: bytes, result: Data) -> bytes:
+    """A response frame; `mid` is the id as JSON."""
+    return b"".join((b'{"jsonrpc":"2.0","id":', mid, b',"result":', result, b"}\n"))
+
+
+def error_frame(mid: bytes, code: int, message: str, data: bytes = b"") -> bytes:
+    """An error response frame; `mid` is the id as JSON, `data` raw JSON or empty."""
+    body = b'{"code":%d,"message":%b' % (code, _encode(message))
+    if data:
+        body += b',"data":' + data
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}}\n' % (mid, body)
+
+
+def notification_frame(method: str, params: bytes = b"") -> bytes:
+    """A notification frame."""
+    if params:
+        return b'{"jsonrpc":"2.0","method":%b,"params":%b}\n' % (_encode(method), params)
+    return b'{"jsonrpc":"2.0","method":%b}\n' % _encode(method)
+
+
+def request_frame(mid: int, method: str, params: bytes = b"{}") -> bytes:
+    """A request frame of the hub's own; its ids are integers that never repeat on a connection."""
+    return b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}\n' % (mid, _encode(method), params)

@@ -1,0 +1,65 @@
+"""Owns mcphub's own face to agents: what `initialize` and `server/discover` say, and the shapes of its own answers.
+
+It must not know any server, nor send anything. Nothing here depends on which servers are up, so that a handshake waits
+for none of them (MCP spec 2026-07-28 server/discover, 2025-11-25 basic/lifecycle).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mcphub.protocol import jsonrpc
+from mcphub.protocol.envelope import IMPLEMENTATION, MODERN_HEAD, SUBSCRIPTION_KEY
+from mcphub.protocol.versions import ALL, answer_to_initialize
+
+#: Fixed, since a legacy agent sees it once: a server that appears later needs no capability that was not declared.
+CAPABILITIES = b'{"logging":{},"tools":{"listChanged":true}}'
+INSTRUCTIONS = (
+    "mcphub serves the tools of several MCP servers. Each tool is named mcp__<server>__<tool>. "
+    "A tool whose server is down answers with an error that says what a person can do."
+)
+_TAIL = b'"capabilities":%b,"instructions":%b' % (CAPABILITIES, jsonrpc.quote(INSTRUCTIONS))
+DISCOVER_RESULT = MODERN_HEAD + b',"supportedVersions":%b,%b,"ttlMs":60000,"cacheScope":"private"}' % (
+    msgspec.json.encode(ALL),
+    _TAIL,
+)
+
+
+def initialize_result(asked: str) -> bytes:
+    """The InitializeResult for an agent that asked for this version."""
+    return b'{"protocolVersion":"%b","serverInfo":%b,%b}' % (
+        answer_to_initialize(asked).encode(),
+        IMPLEMENTATION,
+        _TAIL,
+    )
+
+
+def empty_result(modern: bool) -> bytes:
+    """The result that says nothing."""
+    return MODERN_HEAD + b"}" if modern else b"{}"
+
+
+def tool_error(text: str, modern: bool) -> bytes:
+    """A tool result with `isError`: the model can read it and act on it (MCP spec, server/tools, error handling)."""
+    body = b'"content":[{"type":"text","text":%b}],"isError":true}' % jsonrpc.quote(text)
+    return (MODERN_HEAD + b"," if modern else b"{") + body
+
+
+def subscription_meta(mid: bytes) -> bytes:
+    """The `_meta` member of a notification that belongs to the listen request with this id (as JSON)."""
+    return b'"_meta":{"%b":%b}' % (SUBSCRIPTION_KEY.encode(), mid)
+
+
+def listen_acknowledged(mid: bytes, accepted: bytes) -> bytes:
+    """The first frame of a subscription; `accepted` is the granted filter as a JSON object."""
+    params = b'{"notifications":%b,%b}' % (accepted, subscription_meta(mid))
+    return jsonrpc.notification_frame("notifications/subscriptions/acknowledged", params)
+
+
+def listen_ended(mid: bytes) -> bytes:
+    """The frames that end a subscription from our side: its result, then the cancellation (byte streams)."""
+    result = b'{"resultType":"complete",%b}' % subscription_meta(mid)
+    cancelled = jsonrpc.notification_frame(
+        "notifications/cancelled", b'{"requestId":%b,"reason":"shutting down"}' % mid
+    )
+    return jsonrpc.result_frame(mid, result) + cancelled

@@ -1,0 +1,182 @@
+"""Owns how a running instance looks to people: from a worker and what its entry says to a row of the status report.
+
+It must not change anything, nor know who asks. Secrets never come here: the command is shown as the file has it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import assert_never
+
+import psutil
+
+from mcphub.config.resolve import Resolved
+from mcphub.connection.faults import Fault
+from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pending, State
+from mcphub.connection.worker import Worker
+from mcphub.spec import Broken, InstanceKey, Off, Origin, StdioSpec, Want
+from mcphub.status import LastError, OriginStatus, ServerStatus, StateName
+
+
+#: The reason of a project's server whose project no agent works in.
+IDLE = "idle: no agent is attached in this workspace"
+
+
+def origin_status(origin: Origin) -> OriginStatus:
+    return OriginStatus(scope=str(origin.scope), path=origin.path, key=origin.key, line=origin.line)
+
+
+def last_error(name: str, fault: Fault) -> LastError:
+    at = datetime.datetime.fromtimestamp(fault.at, datetime.UTC).isoformat(timespec="seconds") if fault.at else ""
+    return LastError(
+        phase=fault.phase,
+        kind=str(fault.kind),
+        message=fault.message,
+        remedy=fault.remedy(name),
+        exit_code=fault.exit_code,
+        stderr_tail=list(fault.stderr),
+        at=at,
+    )
+
+
+def resident(pid: int | None) -> int | None:
+    """Resident bytes of a process, None where it is gone."""
+    if pid is None:
+        return None
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return None
+
+
+def _state(state: State, attempts: int, now: float) -> tuple[StateName, str, str, int | None, float | None]:
+    """(state, text, reason, attempt, retry in)."""
+    match state:
+        case Connected():
+            return "connected", "connected", "", None, None
+        case Pending(attempt=0, fault=None):
+            return "pending", "pending", "starting", 0, None
+        case Pending(attempt=0, fault=fault):
+            return "pending", "pending", f"reconnecting: {fault.message}" if fault else "", 0, None
+        case Pending(attempt=attempt, fault=fault):
+            reason = fault.message if fault is not None else ""
+            return "pending", f"pending {attempt}/{attempts}", reason, attempt, round(max(state.retry_at - now, 0), 1)
+        case Failed(fault=fault, attempts=used):
+            return "failed", "failed", fault.message, used, None
+        case NeedsAuth(challenge=challenge):
+            return "needs-auth", "needs-auth", challenge, None, None
+        case Disabled(because=because, detail=detail):
+            return "disabled", f"disabled ({because})", detail or because, None, None
+        case _:
+            assert_never(state)
+
+
+def row(
+    key: InstanceKey,
+    wish: Want | Off | Broken,
+    resolved: Resolved | None,
+    worker: Worker | None,
+    tools: int | None,
+    warnings: Sequence[str],
+    now: float,
+) -> ServerStatus:
+    """One row. `worker` is None for what does not run."""
+    shadows = [origin_status(o) for o in resolved.shadows] if resolved is not None else []
+    base = ServerStatus(
+        name=key.name,
+        scope="",
+        workspace=key.workspace,
+        state="disabled",
+        state_text="",
+        reason="",
+        attempt=None,
+        attempts=0,
+        retry_in=None,
+        origin=OriginStatus(scope="", path="", key="", line=0),
+        shadows=shadows,
+        transport="",
+        command=[],
+        era=None,
+        version=None,
+        server_info=None,
+        capabilities=None,
+        tools=None,
+        warnings=[*(resolved.warnings if resolved is not None else ()), *warnings],
+        pid=None,
+        rss=None,
+        uptime=None,
+        calls_in_flight=0,
+        counters={},
+        last_error=None,
+    )
+    if isinstance(wish, Broken):
+        problem = wish.problem
+        base.update(
+            {
+                "scope": str(problem.origin.scope),
+                "origin": origin_status(problem.origin),
+                "state": "failed",
+                "state_text": "failed",
+                "reason": problem.message,
+                "last_error": LastError(
+                    phase="config",
+                    kind="config",
+                    message=problem.message,
+                    remedy=f"correct the entry, then run `mcphub reconnect {key.name}`",
+                    exit_code=None,
+                    stderr_tail=[],
+                    at="",
+                ),
+            }
+        )
+        return base
+    spec = wish.spec
+    transport = spec.transport
+    base.update(
+        {
+            "scope": str(spec.origin.scope),
+            "origin": origin_status(spec.origin),
+            "transport": transport.kind,
+            "command": list(transport.shown) if isinstance(transport, StdioSpec) else [],
+        }
+    )
+    if isinstance(wish, Off):
+        base.update({"state": "disabled", "state_text": f"disabled ({wish.because})", "reason": wish.detail})
+        return base
+    if worker is None:
+        base.update({"state": "pending", "state_text": "pending (idle)", "reason": IDLE})
+        return base
+    state, text, reason, attempt, retry_in = _state(worker.state, worker.attempts, now)
+    base.update(
+        {
+            "state": state,
+            "state_text": text,
+            "reason": reason,
+            "attempt": attempt,
+            "attempts": worker.attempts,
+            "retry_in": retry_in,
+            "counters": dict(worker.counters()),
+        }
+    )
+    facts = worker.facts
+    if isinstance(worker.state, Connected):
+        base["uptime"] = round(now - worker.state.since, 1)
+    if facts is not None:
+        base.update(
+            {
+                "era": facts.era,
+                "version": facts.version,
+                "server_info": facts.server_info,
+                "capabilities": facts.capabilities,
+                "tools": tools,
+            }
+        )
+        base["warnings"] += facts.warnings
+    if worker.client is not None:
+        base["calls_in_flight"] = worker.client.calls
+    base["pid"] = worker.pid
+    base["rss"] = resident(worker.pid)
+    if worker.last_fault is not None:
+        base["last_error"] = last_error(key.name, worker.last_fault)
+    return base

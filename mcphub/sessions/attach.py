@@ -1,0 +1,62 @@
+"""Owns the attach line: how an agent, or `mcphub connect` for it, says who it is before it speaks MCP.
+
+It must not open anything, nor trust a claim: the line chooses a workspace and a label, it grants nothing.
+
+The first line on agent.sock may be the notification `dev.mcphub/attach` with the params `client` (a label), `workspace`
+(an absolute directory) and, later, `view`, `lease` and `env`. Without it: the user's servers, no workspace.
+"""
+
+from __future__ import annotations
+
+import os.path
+from dataclasses import dataclass
+
+import msgspec
+
+METHOD = "dev.mcphub/attach"
+#: What the first bytes of a connection must hold to be looked at as an attach line.
+MARK = b'"dev.mcphub/attach"'
+#: An attach line is short; a longer first line is somebody's message.
+MAX_LINE = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """Who attached. `problem` says what was wrong with the line, "" = nothing."""
+
+    client: str = ""
+    workspace: str = ""
+    problem: str = ""
+
+
+class _Params(msgspec.Struct):
+    client: str = ""
+    workspace: str = ""
+
+
+class _Line(msgspec.Struct):
+    method: str = ""
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+def split(first: bytes) -> tuple[Attach | None, bytes]:
+    """The attach line at the start of a connection, and what follows it; (None, all) where there is none."""
+    line, newline, rest = first.partition(b"\n")
+    if MARK not in line or not newline:
+        return None, first
+    try:
+        found = msgspec.json.decode(line, type=_Line)
+        if found.method != METHOD:
+            return None, first
+        params = msgspec.json.decode(found.params, type=_Params)
+    except (msgspec.DecodeError, RecursionError) as e:
+        return Attach(problem=f"the attach line cannot be read: {e}"), rest
+    workspace = params.workspace
+    if workspace and (not os.path.isabs(workspace) or "\0" in workspace or len(workspace) > 4096):
+        return Attach(params.client[:100], "", "the workspace is not an absolute path"), rest
+    return Attach(params.client[:100], os.path.normpath(workspace) if workspace else ""), rest
+
+
+def may_grow(first: bytes) -> bool:
+    """Whether these first bytes may be the beginning of an attach line that has not come whole."""
+    return b"\n" not in first and len(first) < MAX_LINE and first.lstrip()[:1] in (b"", b"{")

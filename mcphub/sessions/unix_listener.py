@@ -1,0 +1,174 @@
+"""Owns agent.sock: accepts agents, checks who they are, and holds one task for each session.
+
+It must not know messages or servers. A task waits for the session's end only; messages run in the wire's callbacks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import socket
+from collections.abc import Callable
+
+import anyio
+import anyio.abc
+
+from mcphub.gateway.dispatch import Gateway
+from mcphub.sessions import attach
+from mcphub.sessions.handover import HandedOver, receive
+from mcphub.sessions.session import Session
+from mcphub.sessions.workspaces import Workspaces
+from mcphub.transport.peer import peer_of
+from mcphub.transport.wire import Batch, Wire
+
+#: How long an attach line that has begun may take to come whole, seconds.
+ATTACH_TIMEOUT = 10.0
+#: How long answers on the way may take to reach an agent once the daemon ends, seconds.
+GOODBYE = 0.5
+#: How long to wait when the system has no descriptor left, seconds.
+EXHAUSTED = 0.1
+
+Log = Callable[[str, str], None]
+
+
+class AgentListener:
+    """The sessions of one daemon."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        workspaces: Workspaces,
+        batch: Batch,
+        log: Log,
+        report: Callable[[BaseException], None],
+        trim: Callable[[], None],
+    ) -> None:
+        self.sessions: set[Session] = set()
+        self._gateway = gateway
+        self._workspaces = workspaces
+        self._batch = batch
+        self._log = log
+        self._report = report
+        self._trim = trim
+        self._numbers = itertools.count(1)
+
+    async def run(self, listener: socket.socket) -> None:
+        """Accept until cancelled; then every session is told, flushed and closed."""
+        async with anyio.create_task_group() as tasks:
+            while True:
+                await anyio.wait_readable(listener)
+                try:
+                    sock, _ = listener.accept()
+                except BlockingIOError:
+                    continue
+                except OSError as e:
+                    self._log("error", f"cannot accept an agent: {e}; trying again")
+                    await anyio.sleep(EXHAUSTED)
+                    continue
+                sock.setblocking(False)
+                tasks.start_soon(self._serve, sock)
+
+    async def _serve(self, sock: socket.socket) -> None:
+        fds: list[int] = []
+        try:
+            with sock:
+                peer = peer_of(sock)
+                if peer is None or peer.uid != os.geteuid():
+                    self._log("warning", f"refused an agent of uid {peer.uid if peer else 'unknown'}")
+                    return
+                first, fds = await _first_bytes(sock)
+                if not first and not fds:
+                    return
+                who, rest = attach.split(first)
+                if who is not None and who.problem:
+                    self._log("warning", f"an agent attached with a bad line: {who.problem}")
+                who = who or attach.Attach()
+                handed = HandedOver(fds) if fds else None
+                fds = []
+                try:
+                    async with self._workspaces.using(who.workspace):
+                        await self._session(sock, who, rest, handed, peer.pid)
+                finally:
+                    if handed is not None:
+                        handed.close()
+        except (OSError, ValueError) as e:
+            self._log("warning", f"an agent's connection failed: {e}")
+        except Exception as e:
+            self._report(e)  # one agent's trouble is not the daemon's
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    async def _session(
+        self, sock: socket.socket, who: attach.Attach, rest: bytes, handed: HandedOver | None, pid: int | None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        session = Session(
+            next(self._numbers), self._gateway, client=who.client, workspace=who.workspace, pid=pid, since=loop.time()
+        )
+        wire = Wire(self._batch, session, on_error=self._report)
+        session.use(wire)
+        if handed is not None:
+            refused = handed.usable()
+            if refused:
+                sock.send(b"copy " + refused.encode() + b"\n")
+                return
+        self.sessions.add(session)
+        self._gateway.join(session)
+        try:
+            wire.feed(rest)
+            if handed is None:
+                await loop.create_connection(lambda: wire, sock=sock)
+                await wire.closed.wait()
+            else:
+                await handed.attach(wire)
+                sock.send(b"taken\n")
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_until_let_go, sock, wire)
+                    await wire.closed.wait()
+                    tasks.cancel_scope.cancel()
+        finally:
+            self.sessions.discard(session)
+            with anyio.CancelScope(shield=True):
+                if not wire.closed.is_set():
+                    wire.finish()
+                    with anyio.move_on_after(GOODBYE):
+                        await wire.closed.wait()
+                    wire.abort()
+                    await wire.closed.wait()
+            self._gateway.leave(session)
+            self._trim()
+
+
+async def _first_bytes(sock: socket.socket) -> tuple[bytes, list[int]]:
+    """The first bytes of a connection, with the whole attach line where it begins with one. Raises OSError."""
+    await anyio.wait_readable(sock)
+    data, fds = receive(sock)
+    if fds or not data:
+        return data, fds
+    with anyio.move_on_after(ATTACH_TIMEOUT):
+        while attach.may_grow(data):
+            await anyio.wait_readable(sock)
+            more = sock.recv(attach.MAX_LINE)
+            if not more:
+                break
+            data += more
+    return data, fds
+
+
+async def _until_let_go(sock: socket.socket, wire: Wire) -> None:
+    """The bridge process is the lease: its end ends the session."""
+    while True:
+        await anyio.wait_readable(sock)
+        try:
+            if not sock.recv(4096):
+                break
+        except BlockingIOError:
+            continue
+        except OSError:
+            break
+    wire.finish()
+    with anyio.move_on_after(GOODBYE):
+        await wire.closed.wait()
+    wire.abort()

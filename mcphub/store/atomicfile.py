@@ -1,0 +1,107 @@
+"""Owns changing one file so that every reader, at every instant, finds the whole old or the whole new content.
+
+It must not know what a file holds. Blocking calls: an event loop calls them from a thread.
+
+A change takes a lock that all writers of mcphub share, reads, writes a temporary file in the same directory, syncs it,
+renames it over the old one and syncs the directory (rename(2) is atomic within a file system). The lock file
+`.NAME.lock` stays: removing it would let two writers hold "the" lock. The temporary name `.NAME.new` is fixed, so what
+a killed writer left behind is replaced by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+
+from mcphub.errors import ConfigError
+
+#: Seconds to wait for another writer; each holds the lock for a few milliseconds.
+LOCK_SECONDS = 10.0
+_RETRY_SECONDS = 0.005
+
+
+def update(path: str, change: Callable[[bytes | None], bytes], *, mode: int = 0o600) -> bytes:
+    """Replace the content of `path` by what `change` makes of it (None = there is no file), and return the new content.
+
+    An existing file keeps its mode, and its owner where we may set it; a new one gets `mode`. A symbolic link stays a
+    link: its target is replaced. Missing directories are made with mode 0700. What `change` raises leaves the file as
+    it was. Raises ConfigError when the file cannot be written or stays locked for `LOCK_SECONDS`.
+    """
+    target = os.path.realpath(path)
+    try:
+        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+        with _locked(target):
+            old, kept = _read(target)
+            new = change(old)
+            if new != old:
+                _replace(target, new, kept, mode)
+            return new
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def replace(path: str, data: bytes, *, mode: int = 0o600) -> None:
+    """Replace the whole content of `path`; otherwise as `update`."""
+    update(path, lambda _: data, mode=mode)
+
+
+@contextlib.contextmanager
+def _locked(target: str) -> Iterator[None]:
+    directory, name = os.path.split(target)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(os.path.join(directory, f".{name}.lock"), flags, 0o600)
+    try:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    message = f"cannot write {target}: another program has kept it locked for {LOCK_SECONDS:g} s"
+                    raise ConfigError(message) from None
+                time.sleep(_RETRY_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _read(target: str) -> tuple[bytes | None, os.stat_result | None]:
+    try:
+        descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None, None
+    with open(descriptor, "rb") as file:
+        return file.read(), os.fstat(descriptor)
+
+
+def _replace(target: str, data: bytes, kept: os.stat_result | None, mode: int) -> None:
+    directory, name = os.path.split(target)
+    temporary = os.path.join(directory, f".{name}.new")
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(temporary, flags, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if kept is not None and (kept.st_uid, kept.st_gid) != (os.geteuid(), os.getegid()):
+                # Only root, or a member of the group, may: a file that changes hands is better than no file.
+                with contextlib.suppress(OSError):
+                    os.fchown(descriptor, kept.st_uid, kept.st_gid)
+            os.fchmod(descriptor, mode if kept is None else kept.st_mode & 0o7777)
+            os.fsync(descriptor)
+        os.rename(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

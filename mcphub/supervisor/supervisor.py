@@ -1,0 +1,125 @@
+"""Owns the table of workers: makes it what is wanted, and publishes a snapshot whenever one of them changes.
+
+It must not know the protocol or the toolset, nor why an instance is wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+import anyio.abc
+
+from mcphub.connection.backoff import Backoff
+from mcphub.connection.machine import Asked, TurnedOff
+from mcphub.connection.worker import Sink, View, Worker
+from mcphub.spec import Desired, InstanceKey, Want
+from mcphub.supervisor.reconcile import reconcile
+from mcphub.supervisor.startup import Limiters
+from mcphub.supervisor.watch import Watch
+from mcphub.transport.link import Surroundings
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All wanted instances at one moment, with what is wanted but does not run."""
+
+    views: dict[InstanceKey, View] = field(default_factory=dict)
+    desired: Desired = field(default_factory=dict)
+
+
+class Log(Protocol):
+    def __call__(self, level: str, text: str) -> None: ...
+
+
+class Supervisor:
+    """The workers of one daemon. `run` owns their tasks; `want` may be called at any time while it runs."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        limiters: Limiters,
+        backoff: Backoff,
+        sink: Sink,
+        log: Callable[[str, str], None],
+        stderr_bytes: int = 1 << 20,
+    ) -> None:
+        self.snapshot: Watch[Snapshot] = Watch(Snapshot())
+        self.workers: dict[InstanceKey, Worker] = {}
+        self._leaving: set[Worker] = set()
+        self._desired: Desired = {}
+        self._surroundings = surroundings
+        self._limiters = limiters
+        self._backoff = backoff
+        self._sink = sink
+        self._log = log
+        self._stderr_bytes = stderr_bytes
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._scheduled = False
+
+    async def run(self, started: anyio.Event) -> None:
+        """Own the workers' tasks until cancelled; then every connection is closed in parallel before it returns."""
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                started.set()
+                await anyio.sleep_forever()
+        finally:
+            self._tasks = None
+
+    async def stop(self) -> None:
+        """Turn every worker off and wait until all have closed their connections."""
+        self.want({})
+        while self._leaving:
+            await self.snapshot.newer_than(self.snapshot.revision)
+
+    def want(self, desired: Desired) -> None:
+        """Make the running instances these. Unchanged ones are not touched."""
+        assert self._tasks is not None
+        self._desired = desired
+        plan = reconcile(desired, self.workers)
+        for key in plan.stop:
+            worker = self.workers.pop(key)
+            self._leaving.add(worker)
+            worker.post(TurnedOff("stopping"))
+        for key in plan.start:
+            wish = desired[key]
+            assert isinstance(wish, Want)
+            limiter = self._limiters.for_spec(wish.spec)
+            worker = Worker(
+                wish.spec,
+                self._surroundings,
+                limiter,
+                self._backoff,
+                self._changed,
+                self._sink,
+                self._log,
+                self._stderr_bytes,
+            )
+            self.workers[key] = worker
+            self._tasks.start_soon(self._run_worker, worker, name=f"worker {wish.spec.name}")
+        self._publish()
+
+    async def _run_worker(self, worker: Worker) -> None:
+        try:
+            await worker.run()
+        finally:
+            self._leaving.discard(worker)
+            self._changed()
+
+    def reconnect(self, keys: Iterable[InstanceKey]) -> None:
+        for key in keys:
+            self.workers[key].post(Asked())
+
+    def _changed(self) -> None:
+        """A worker has another view: publish once a turn of the loop, however many changed."""
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._publish)
+
+    def _publish(self) -> None:
+        self._scheduled = False
+        views = {key: worker.view() for key, worker in self.workers.items()}
+        self.snapshot.publish(Snapshot(views, self._desired))

@@ -1,0 +1,168 @@
+"""Owns finding the file that a server's command names, and the words for why it cannot be run.
+
+It must not start anything, nor know which server asks: the caller puts the server's name before these messages.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import os
+import posixpath
+import stat
+from collections.abc import Callable
+
+from mcphub.errors import TransportError
+
+#: Bytes of a file that show its `#!` line (Linux reads 256).
+HEAD = 256
+
+_WINDOWS_NAMES = frozenset({"cmd", "powershell", "wsl", "start"})
+_WINDOWS_ENDINGS = (".exe", ".cmd", ".bat", ".ps1", ".com")
+
+
+class Access(enum.Enum):
+    """What a path is to somebody who wants to execute it."""
+
+    MISSING = "does not exist"
+    DIRECTORY = "is a directory"
+    NOT_EXECUTABLE = "is not executable"
+    EXECUTABLE = "is executable"
+
+
+def access(path: str) -> Access:
+    """Ask the file system, following links."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return Access.MISSING
+    if stat.S_ISDIR(mode):
+        return Access.DIRECTORY
+    # root may "access" any file, yet exec wants one x bit at least
+    if not stat.S_ISREG(mode) or not mode & 0o111 or not os.access(path, os.X_OK):
+        return Access.NOT_EXECUTABLE
+    return Access.EXECUTABLE
+
+
+def find_executable(command: str, path: str | None, cwd: str, access: Callable[[str], Access] = access) -> str:
+    """The absolute path of the program that `command` names.
+
+    `path` is the PATH that the program itself will get, None = it gets none. As in a shell, a command with a slash is
+    a file, relative to `cwd`; any other is searched in PATH, except that empty and relative directories of PATH are
+    skipped: a project's own directory must not decide what `npx` is. `~` is not expanded.
+    Raises TransportError (kind `spawn`), whose text names the command, the PATH that was searched, and what to do.
+    """
+    if not command or "\0" in command:
+        raise _cannot(command, "the command is empty" if not command else "it holds a NUL byte", 'set "command"')
+    if "/" in command:
+        found = posixpath.normpath(posixpath.join(cwd, command))
+        state = access(found)
+        if state is Access.EXECUTABLE:
+            return found
+        where = found if found == command else f"{found} (relative to the working directory)"
+        raise _cannot(command, f"{where} {state.value}", _advice(command, state))
+    blocked: tuple[str, Access] | None = None
+    searched = [directory for directory in (path or "").split(":") if directory.startswith("/")]
+    for directory in searched:
+        candidate = posixpath.join(directory, command)
+        state = access(candidate)
+        if state is Access.EXECUTABLE:
+            return candidate
+        if state is Access.NOT_EXECUTABLE and blocked is None:
+            blocked = candidate, state
+    if blocked is not None:
+        raise _cannot(command, f"{blocked[0]} {blocked[1].value}", _advice(command, blocked[1]))
+    where = f"PATH, which is {':'.join(searched)}" if searched else "PATH, which is empty"
+    hint = " (Windows-only entry?)" if looks_like_windows(command) else ""
+    raise _cannot(command, f"not found{hint} in the server's {where}", _advice(command, Access.MISSING))
+
+
+def looks_like_windows(command: str) -> bool:
+    """Whether a command was probably written for Windows: `cmd`, `npx.cmd`, `C:\\Tools\\srv.exe`."""
+    lowered = command.lower()
+    drive = len(command) > 2 and command[0].isalpha() and command[1] == ":" and command[2] in "\\/"
+    return lowered in _WINDOWS_NAMES or lowered.endswith(_WINDOWS_ENDINGS) or "\\" in command or drive
+
+
+def _advice(command: str, state: Access) -> str:
+    if state is Access.NOT_EXECUTABLE:
+        return "make it executable (chmod +x) or name its interpreter as the command"
+    if state is Access.DIRECTORY:
+        return "name the program inside it"
+    if command != command.strip():
+        return "the command begins or ends with a blank: remove it"
+    if looks_like_windows(command):
+        return "write the entry for this system: name the program itself, without cmd /c and without .exe or .cmd"
+    if command.startswith("~"):
+        return "~ is not expanded: write ${HOME}"
+    first, *rest = command.split()
+    if rest:
+        return f'if {first!r} is the program, put the rest into "args": a command is never split'
+    if "/" in command:
+        return "correct the path, or install the program"
+    return (
+        'give the absolute path as the command, or set PATH in the entry\'s "env" or in the hub\'s environment file '
+        "(a service does not get the PATH of your terminal)"
+    )
+
+
+def _cannot(command: str, cause: str, advice: str) -> TransportError:
+    return TransportError(f"cannot start command {command!r}: {cause}; {advice}", kind="spawn")
+
+
+# --- after exec failed ---
+
+
+def explain_refusal(
+    stage: str, number: int, path: str, cwd: str, size: int, head: bytes, access: Callable[[str], Access]
+) -> str:
+    """Why the system did not run `path`, in one line with the next step.
+
+    `stage` is `fork`, `cwd` or `exec`; `number` the errno; `size` the bytes of arguments and environment together;
+    `head` the first bytes of the file.
+    """
+    cause = os.strerror(number)
+    if stage == "cwd":
+        return f"cannot enter working directory {cwd!r}: {cause}; correct \"cwd\" or create the directory"
+    if stage == "fork":
+        return f"cannot start a process for {path!r}: {cause}; too many processes or open files, or too little memory"
+    if number == errno.E2BIG:
+        return (
+            f"cannot execute {path!r}: {cause} (E2BIG): arguments and environment are {size} bytes; "
+            "Linux takes 128 KiB in one of them and 2 MiB in all, so pass large data in a file"
+        )
+    if number == errno.ENOENT:
+        interpreter = shebang(head)
+        if interpreter:
+            advice = "the file has Windows line ends: save it with LF" if "\r" in interpreter else "install it"
+            return f"cannot execute {path!r}: its #! line names {interpreter!r}, which does not exist; {advice}"
+        if access(path) is Access.EXECUTABLE:
+            return (
+                f"cannot execute {path!r}: its loader does not exist: the program was built for another system "
+                "(glibc or musl, 32 bit); install the build for this one"
+            )
+    if number == errno.ENOEXEC:
+        return (
+            f"cannot execute {path!r}: {cause}: it is neither a program for this machine nor a script that begins "
+            "with #!; name its interpreter as the command"
+        )
+    if number == errno.EACCES:
+        return f"cannot execute {path!r}: {cause}; check the modes of the file, its interpreter and a noexec mount"
+    return f"cannot execute {path!r}: {cause}; try it in a terminal"
+
+
+def shebang(head: bytes) -> str:
+    """The interpreter that a script's first line names, "" = it is no script. A carriage return stays visible."""
+    if not head.startswith(b"#!"):
+        return ""
+    words = head[2:].split(b"\n", 1)[0].strip(b" \t").replace(b"\t", b" ").split(b" ")
+    return words[0].decode("utf-8", "backslashreplace")
+
+
+def read_head(path: str) -> bytes:
+    """The first bytes of a file, empty where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(HEAD)
+    except OSError:
+        return b""

@@ -1,0 +1,40 @@
+"""Owns what an open transport looks like to a worker, and what it needs from the daemon to be opened.
+
+It must not know which transports exist; TRANSPORTS in mcphub.transport lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mcphub.channel import Channel
+from mcphub.transport.in_process import Handler
+from mcphub.transport.process import Launcher
+from mcphub.transport.wire import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What openers take from the daemon. `environment` is the hub's: its own plus the environment file."""
+
+    launcher: Launcher
+    batch: Batch
+    environment: Callable[[], Mapping[str, str]]
+    in_process: Mapping[str, Handler] = field(default_factory=dict)
+    grace: float = 2.0
+    report: Callable[[BaseException], None] | None = None
+
+
+class Link(Protocol):
+    """One open transport. `pid` is None where there is no process."""
+
+    @property
+    def channel(self) -> Channel: ...
+
+    @property
+    def pid(self) -> int | None: ...
+
+    async def exit_code(self, wait: float) -> int | None:
+        """The process's exit code once it is known, at most `wait` seconds from now; negative = signal."""

@@ -1,0 +1,141 @@
+"""Owns the stdio transport: one child process on two socket pairs, its stderr, and its orderly end.
+
+It must not know what is said over it. Socket pairs instead of pipes let a large reply arrive in few reads, and are what
+Node hosts give too; `stdio: "pipe"` is for programs that open /dev/stdout (MCP spec, basic/transports/stdio).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from mcphub.channel import Receiver
+from mcphub.config.environment import child_environment
+from mcphub.errors import TransportError
+from mcphub.spec import ServerSpec, StdioSpec
+from mcphub.transport.executable import find_executable
+from mcphub.transport.link import Surroundings
+from mcphub.transport.process import Child
+from mcphub.transport.stderr import StderrReader, StderrRing
+from mcphub.transport.wire import PipeReadSide, Wire, WriteSide
+
+#: How long a process's last words may still be in its stdout after it has ended, seconds. Its children may hold the
+#: stream open for ever, so the end of the process, not of the stream, decides.
+LAST_WORDS = 0.2
+#: How long the two ends of a wire may take to be torn down once they were aborted, seconds.
+TEAR_DOWN = 2.0
+
+
+@dataclass(slots=True)
+class StdioLink:
+    """An open child. Implements link.Link."""
+
+    channel: Wire
+    child: Child
+
+    @property
+    def pid(self) -> int | None:
+        return self.child.pid
+
+    async def exit_code(self, wait: float) -> int | None:
+        with anyio.move_on_after(wait):
+            await self.child.exited.wait()
+        return self.child.returncode
+
+
+@asynccontextmanager
+async def open_stdio(
+    spec: ServerSpec, around: Surroundings, receiver: Receiver, stderr: StderrRing
+) -> AsyncIterator[StdioLink]:
+    """Start the program and hold its wire. Leaving ends the program and all it started, in bounded time.
+    Raises TransportError (kind `not_found`, `spawn`)."""
+    transport = spec.transport
+    assert isinstance(transport, StdioSpec)
+    env = child_environment(around.environment(), transport)
+    cwd = transport.cwd or env.get("HOME") or "/"
+    try:
+        path = find_executable(transport.command, env.get("PATH"), cwd)
+    except TransportError as e:
+        raise TransportError(str(e), kind="not_found") from None
+    ends = _Ends(transport.stdio)
+    try:
+        child = await around.launcher.spawn([transport.command, *transport.args], env, cwd, *ends.theirs, path=path)
+    except BaseException:
+        ends.close_ours()
+        raise
+    finally:
+        ends.close_theirs()
+    reader = StderrReader(ends.stderr, stderr)
+    wire = Wire(around.batch, receiver, pause_reading_at=0, on_error=around.report)
+    link = StdioLink(wire, child)
+    try:
+        await ends.attach(wire)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_watch, child, wire, reader)
+            yield link
+            tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            wire.close_writing()
+            await child.end(around.grace)
+            wire.abort()
+            with anyio.move_on_after(TEAR_DOWN):
+                await wire.closed.wait()
+            reader.close()
+
+
+async def _watch(child: Child, wire: Wire, reader: StderrReader) -> None:
+    """When the process ends, its connection ends, whoever else holds the stream."""
+    await child.exited.wait()
+    reader.drain()
+    with anyio.move_on_after(LAST_WORDS):
+        await wire.closed.wait()
+    if not wire.closed.is_set():
+        wire.fail(f"the process {child.outcome()}")
+
+
+class _Ends:
+    """The six descriptors of a child's three streams, ours and theirs, until they belong to somebody."""
+
+    def __init__(self, kind: str) -> None:
+        self._pipes = kind == "pipe"
+        self._sockets: tuple[socket.socket, socket.socket] | None = None
+        if self._pipes:
+            child_in, self._in = os.pipe()
+            self._out, child_out = os.pipe()
+        else:
+            ours_in, theirs_in = socket.socketpair()
+            ours_out, theirs_out = socket.socketpair()
+            self._sockets = (ours_in, ours_out)
+            child_in, child_out = theirs_in.detach(), theirs_out.detach()
+        self.stderr, child_err = os.pipe()
+        self.theirs = (child_in, child_out, child_err)
+
+    def close_theirs(self) -> None:
+        for fd in self.theirs:
+            os.close(fd)
+
+    def close_ours(self) -> None:
+        if self._sockets is not None:
+            for sock in self._sockets:
+                sock.close()
+        else:
+            os.close(self._in)
+            os.close(self._out)
+        os.close(self.stderr)
+
+    async def attach(self, wire: Wire) -> None:
+        loop = asyncio.get_running_loop()
+        if self._sockets is not None:
+            ours_in, ours_out = self._sockets
+            await loop.create_connection(lambda: WriteSide(wire), sock=ours_in)
+            await loop.create_connection(lambda: wire, sock=ours_out)
+        else:
+            await loop.connect_write_pipe(lambda: WriteSide(wire), os.fdopen(self._in, "wb", 0))
+            await loop.connect_read_pipe(lambda: PipeReadSide(wire), os.fdopen(self._out, "rb", 0))

@@ -1,0 +1,202 @@
+"""Owns the upstream of every measurement: the leanest stdio MCP server that Python can start, in both eras.
+
+It must not know the gateways in front of it, nor import what `python -I -S` does not have.
+
+    python -I -S echo_server.py [--name NAME] [--tools N]
+
+Tools: `echo {text}` gives the text; `blob {size}` gives SIZE bytes of text; `rows {size}` gives about SIZE bytes of
+structured rows; `sleep {ms}` answers later and out of order; `flood {seconds, kind}` writes lines that nobody asked for
+(kind `progress`: notifications of an unknown token, `junk`: no JSON at all) and then answers; fillers up to N tools.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from heapq import heappop, heappush
+from json import dumps, loads
+from json.encoder import encode_basestring_ascii as quote
+
+TYPE_CHECKING = False  # `typing` itself would be a tenth of this process's start
+if TYPE_CHECKING:
+    from typing import Any
+
+#: Newest first. 2026-07-28 is served without a handshake, per request; the others by `initialize`.
+VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"]
+MODERN_KEY = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES = {"tools": {"listChanged": True}}
+FLOODS = {
+    "progress": b'{"jsonrpc":"2.0","method":"notifications/progress",'
+    b'"params":{"progressToken":"nobody","progress":1}}\n' * 500,
+    "junk": b"x\n" * 16384,
+}
+
+
+def describe(name: str, properties: dict[str, Any], description: str) -> dict[str, Any]:
+    """One entry of tools/list."""
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"name": name, "description": description, "inputSchema": schema}
+
+
+def tools(count: int) -> list[dict[str, Any]]:
+    """The five working tools and as many plausible fillers as make COUNT; never fewer than `echo`, `blob`, `sleep`."""
+    listed = [
+        describe("echo", {"text": {"type": "string"}}, "Return the text."),
+        describe("blob", {"size": {"type": "integer"}}, "Return SIZE bytes of text."),
+        describe("sleep", {"ms": {"type": "number"}}, "Answer after MS milliseconds."),
+        describe("rows", {"size": {"type": "integer"}}, "Return about SIZE bytes of structured rows."),
+        describe(
+            "flood",
+            {"seconds": {"type": "number"}, "kind": {"type": "string", "enum": list(FLOODS)}},
+            "Write lines that nobody asked for, then answer.",
+        ),
+    ]
+    filler = {
+        "path": {"type": "string", "description": "The path to work on, absolute or relative."},
+        "limit": {"type": "integer", "description": "At most so many entries are returned."},
+    }
+    for number in range(len(listed), count):
+        text = f"Filler tool number {number}: does a plausible thing to a path, with a plausible limit."
+        listed.append(describe(f"tool_{number:03d}", filler, text))
+    return listed[: max(count, 3)]
+
+
+def blob(size: int) -> str:
+    """A tool result, left open at its end, with SIZE bytes of text."""
+    return '{"content":[{"type":"text","text":"' + ("0123456789abcdef" * (size // 16 + 1))[:size] + '"}]'
+
+
+def rows(size: int) -> str:
+    """A tool result, left open at its end, with about SIZE bytes of small objects."""
+    row = '{"id":%d,"name":"row %d","path":"/srv/data/%d.json","ok":true,"score":%d.5,"tags":["a","b"]}'
+    first = 10_000  # ids of one width: the size is then what was asked for, up to one row
+    count = size // (len(row % (first, first, first, first)) + 1) + 1
+    body = ",".join([row % (number, number, number, number) for number in range(first, first + count)])
+    return '{"content":[{"type":"text","text":"rows"}],"structuredContent":{"rows":[' + body + "]}"
+
+
+class EchoServer:
+    """Answers one message at a time; the work of a large result is done once and kept."""
+
+    def __init__(self, name: str, count: int) -> None:
+        self.info = {"name": name, "version": "1.0.0"}
+        self.listing = dumps({"tools": tools(count)})[:-1]
+        self.large: dict[tuple[str, int], str] = {}
+
+    def result_of(self, name: str, arguments: dict[str, Any]) -> str:
+        """A tool's result, its closing brace still missing."""
+        if name == "echo":
+            return '{"content":[{"type":"text","text":' + quote(arguments.get("text", "")) + "}]"
+        if name in ("blob", "rows"):
+            key = (name, int(arguments["size"]))
+            if key not in self.large:
+                self.large.clear()
+                self.large[key] = (blob if name == "blob" else rows)(key[1])
+            return self.large[key]
+        return '{"content":[{"type":"text","text":"ok"}]'
+
+    def answer(self, message: dict[str, Any]) -> tuple[str | None, float, str]:
+        """The reply line without its end (None: a notification), the seconds it waits, and what flood comes first."""
+        method, request_id = message.get("method"), message.get("id")
+        if method is None or request_id is None:
+            return None, 0.0, ""
+        params = message.get("params") or {}
+        modern = MODERN_KEY in (params.get("_meta") or ())
+        tail = ',"resultType":"complete"}' if modern else "}"
+        delay, flood = 0.0, ""
+        if method == "tools/call":
+            name, arguments = str(params.get("name")), params.get("arguments") or {}
+            if name == "sleep":
+                delay = float(arguments.get("ms", 0)) / 1000.0
+            elif name == "flood":
+                delay, flood = float(arguments["seconds"]), arguments["kind"]
+            result = self.result_of(name, arguments) + tail
+        elif method == "tools/list":
+            result = self.listing + (',"ttlMs":60000,"cacheScope":"private"' if modern else "") + tail
+        elif method == "initialize":
+            asked = params.get("protocolVersion")
+            version = asked if asked in VERSIONS[1:] else VERSIONS[1]
+            result = dumps({"protocolVersion": version, "capabilities": CAPABILITIES, "serverInfo": self.info})
+        elif method == "server/discover":
+            result = dumps(
+                {
+                    "supportedVersions": VERSIONS,
+                    "capabilities": CAPABILITIES,
+                    "resultType": "complete",
+                    "ttlMs": 60000,
+                    "cacheScope": "private",
+                    "_meta": {"io.modelcontextprotocol/serverInfo": self.info},
+                }
+            )
+        elif method == "ping":
+            result = "{" + tail.lstrip(",")
+        else:
+            error = '"error":{"code":-32601,"message":"Method not found"}'
+            return f'{{"jsonrpc":"2.0","id":{dumps(request_id)},{error}}}', 0.0, ""
+        return f'{{"jsonrpc":"2.0","id":{dumps(request_id)},"result":{result}}}', delay, flood
+
+
+def write(data: bytes) -> None:
+    """All of DATA to standard output, blocking."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1, view) :]
+
+
+def pour(flood: str, seconds: float) -> None:
+    """Write the lines of FLOOD for SECONDS, as fast as they are taken."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        write(FLOODS[flood])
+
+
+def serve(server: EchoServer) -> None:
+    """Until standard input ends: all lines of one read are answered by one write."""
+    timers: list[tuple[float, str]] = []
+    parts: list[bytes] = []
+    while True:
+        if timers:
+            ready = select.select([0], [], [], max(0.0, timers[0][0] - time.monotonic()))[0]
+            now = time.monotonic()
+            while timers and timers[0][0] <= now:
+                write(heappop(timers)[1].encode())
+            if not ready:
+                continue
+        chunk = os.read(0, 1 << 20)
+        if not chunk:
+            return
+        parts.append(chunk)
+        if b"\n" not in chunk:
+            continue
+        lines = b"".join(parts).split(b"\n")
+        rest = lines.pop()
+        parts = [rest] if rest else []
+        out: list[str] = []
+        for line in lines:
+            if not line:
+                continue
+            text, delay, flood = server.answer(loads(line))
+            if text is None:
+                continue
+            if flood:
+                pour(flood, delay)
+            elif delay:
+                heappush(timers, (time.monotonic() + delay, text + "\n"))
+                continue
+            out.append(text + "\n")
+        if out:
+            write("".join(out).encode())
+
+
+def option(name: str, default: str) -> str:
+    """The word after NAME on the command line; argparse would cost more than all the rest of the start."""
+    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
+
+
+if __name__ == "__main__":
+    try:
+        serve(EchoServer(option("--name", "echo"), int(option("--tools", "5"))))
+    except (KeyboardInterrupt, BrokenPipeError):
+        pass

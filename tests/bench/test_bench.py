@@ -1,0 +1,245 @@
+"""Checks that the pieces of the benchmark work, on tiny runs; nothing here asserts a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from . import accounting, goals, load, neighbours, relays, report, scale, startup, targets
+from .running import Running
+from .wire import BenchError, closed_loop, start_call, wait_reply
+
+TINY = (
+    load.Phase("100B c1", 1, "echo", load.SMALL, 100),
+    load.Phase("100B c8", 8, "echo", load.SMALL, 100),
+    load.Phase("300KB c2", 2, "blob", {"size": 300_000}, 300_000, most_calls=6),
+)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path: a Unix socket's address holds 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="mcphub-bench-") as name:
+        yield Path(name)
+
+
+def test_load_runs_direct_and_through_the_floor(folder: Path) -> None:
+    """Every phase has its samples on both targets, CPU is the gateway's alone, and no process is left."""
+    with Running(targets.direct(folder)) as direct, Running(targets.bridged_relay(folder)) as floor:
+        assert direct.tree().gateway == ()
+        assert len(floor.tree().gateway) == 2
+        assert len(floor.tree().servers) == 1
+        results = load.run([direct, floor], TINY, rounds=2, seconds=0.02)
+    for result in results.values():
+        assert result.errors == {}
+        assert {name: len(samples) for name, samples in result.samples.items()} == {one.name: 2 for one in TINY}
+    assert load.column(results, "direct", "100B c1", "gateway_cpu_us") == [0.0, 0.0]
+    assert all(value > 0 for value in load.column(results, "bridge:poll:buf-asyncio", "100B c1", "gateway_cpu_us"))
+    figures = load.figures(results, "bridge:poll:buf-asyncio", "direct", "bridge:poll:buf-asyncio", "nobody")
+    assert figures["5 c1"].values == (1.0, 1.0)
+    assert figures["6 c1"].because == "nobody did not run"
+    print("\n".join(load.tables(results, "direct")))
+    for one in (direct.target, floor.target):
+        assert accounting.marked("XDG_RUNTIME_DIR", one.environment["XDG_RUNTIME_DIR"]) == ()
+
+
+def test_mcphub_is_measured_like_any_target(folder: Path) -> None:
+    """Daemon, launcher and bridge are the gateway, its two echo servers are not; all of them end with the run."""
+    target = targets.mcphub(folder / "hub", Path(sys.executable).parent / "mcphub", servers=2, tools=5)
+    with Running(target, want=10) as hub, Running(targets.direct(folder)) as direct:
+        assert {hub.tool("echo", "s0"), hub.tool("rows", "s1")} == {"mcp__s0__echo", "mcp__s1__rows"}
+        tree = hub.tree()
+        assert len(tree.servers) == 2
+        daemon, _ = hub.daemon_tree()
+        assert daemon in tree.gateway
+        assert set(hub.bridge_tree()) <= set(tree.gateway)
+        results = load.run([direct, hub], TINY, rounds=1, seconds=0.02)
+        seen = scale.observe(hub, idle_seconds=0.02)
+    print("\n".join(load.tables(results, "direct")))
+    assert results["mcphub"].errors == {}
+    assert min(seen.daemon_mib, seen.bridge_mib, seen.list_ms) > 0
+    assert accounting.marked("XDG_RUNTIME_DIR", target.environment["XDG_RUNTIME_DIR"]) == ()
+
+
+def test_echo_server_speaks_both_eras(folder: Path) -> None:
+    """`server/discover` and per-request `_meta` are answered in the modern shape, `initialize` in the legacy one."""
+    with Running(targets.direct(folder, tools=30), want=30) as direct:
+        client = direct.client
+        assert "2026-07-28" in client.request("server/discover")["supportedVersions"]
+        meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+        modern = client.request("tools/call", {"name": "echo", "arguments": {"text": "ä"}, "_meta": meta})
+        assert modern == {"content": [{"type": "text", "text": "ä"}], "resultType": "complete"}
+        legacy = client.request("tools/call", {"name": "echo", "arguments": {"text": "ä"}})
+        assert legacy == {"content": [{"type": "text", "text": "ä"}]}
+        rows = client.request("tools/call", {"name": "rows", "arguments": {"size": 20_000}})["structuredContent"]
+        assert 20_000 <= len(json.dumps(rows, separators=(",", ":"))) < 21_000
+        with pytest.raises(BenchError, match="Method not found"):
+            client.request("resources/list")
+
+
+def test_slow_call_does_not_hold_the_echo(folder: Path) -> None:
+    """A later echo overtakes a sleeping call, and both are answered."""
+    with Running(targets.bridged_relay(folder)) as floor:
+        slow = start_call(floor.client, "sleep", {"ms": 200})
+        latencies, _ = closed_loop(
+            floor.client, "echo", load.SMALL, concurrency=1, seconds=0.02, most_calls=5, least_bytes=100
+        )
+        assert latencies
+        assert b'"ok"' in wait_reply(floor.client, slow, 10)
+
+
+@pytest.mark.parametrize("kind", ["progress", "junk"])
+def test_flood_comes_before_its_answer(folder: Path, kind: str) -> None:
+    """The flooding tool writes lines nobody asked for and then answers; a client that drops them stays in step."""
+    with Running(targets.direct(folder)) as direct:
+        flood = start_call(direct.client, "flood", {"seconds": 0.02, "kind": kind})
+        assert b'"ok"' in wait_reply(direct.client, flood, 10)
+
+
+def test_wrong_answer_fails_the_phase(folder: Path) -> None:
+    """A reply that is too short is an error of the target, and the target is attached again for the next phase."""
+    wrong = load.Phase("wrong", 1, "echo", {"text": "x"}, 10_000)
+    with Running(targets.bridged_relay(folder)) as floor:
+        results = load.run([floor], (wrong, TINY[0]), rounds=1, seconds=0.02)
+    result = results["bridge:poll:buf-asyncio"]
+    assert "echo answered" in result.errors["wrong"]
+    assert len(result.samples["100B c1"]) == 1
+
+
+def test_target_that_ends_early_says_why(folder: Path) -> None:
+    """A daemon that exits before it listens is a BenchError with its last words, at once."""
+    argv = (targets.BASE_PYTHON, "-c", "raise SystemExit('no such key: speed')")
+    environment = targets.base_environment(folder / "early")
+    target = targets.Target("early", daemon=argv, ready=folder / "never.sock", environment=environment)
+    with pytest.raises(BenchError, match=r"early: the daemon exited with 1 .* it said: no such key: speed"):
+        Running(target)
+
+
+class HoldingTransport(asyncio.WriteTransport):
+    """What a transport of Python 3.12 and later is for a peer that does not read: it keeps the views it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[bytes | bytearray | memoryview] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.held.append(data)
+
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self.held))
+
+
+def test_relay_never_writes_over_a_view_it_lent() -> None:
+    """Large results that the transport still holds keep their bytes while the next ones are received."""
+    codec, client = relays.Codec(), relays.Outlet()
+    transport = HoldingTransport()
+    client.transport = transport
+    side = relays.Side(codec.down, client, relays.Outlet())
+    expected = b""
+    stream = b""
+    for number in range(1, 9):
+        codec.waiting[number] = f"client-{number}"
+        body = b'{"text":"%s"}' % (str(number).encode() * 60_000)
+        stream += b'{"jsonrpc":"2.0","id":%d,"result":%s}\n' % (number, body)
+        expected += b'{"jsonrpc":"2.0","id":"client-%d","result":%s}\n' % (number, body)
+    while stream:
+        buffer = side.get_buffer(-1)
+        size = min(len(buffer), len(stream), 50_000)
+        buffer[:size] = stream[:size]
+        buffer.release()
+        stream = stream[size:]
+        side.buffer_updated(size)
+    assert any(isinstance(frame, memoryview) for frame in transport.held)
+    assert b"".join(transport.held) == expected
+
+
+def test_spawn_only_starts_a_few_at_a_time(folder: Path) -> None:
+    """The floor of connect-all starts, greets and lists every server and leaves none."""
+    assert scale.spawn_only(folder, servers=4, tools=5, at_once=2) > 0
+    runtime = targets.base_environment(folder)["XDG_RUNTIME_DIR"]
+    assert accounting.marked("XDG_RUNTIME_DIR", runtime) == ()
+
+
+def test_startup_times_the_floor_without_a_hub(folder: Path) -> None:
+    """The bridge in front of the relay is timed; what needs mcphub is said to be missing."""
+    with Running(targets.relay(folder)) as relay:
+        found = startup.run(None, relay, Path(targets.BASE_PYTHON).parent / "mcphub", rounds=1)
+    assert len(found.times[startup.BRIDGE]) == 1
+    assert startup.figures(found)["18"].because == "mcphub did not run"
+    assert startup.BRIDGE in startup.tables(found)[0]
+
+
+def test_neighbours_run_without_a_hub(folder: Path) -> None:
+    """The direct server is measured alone, behind a slow call and beside the rows of another; no goal is made up."""
+    found = neighbours.run(folder, None, rounds=1, seconds=0.02)
+    assert found.errors == {}
+    assert set(found.samples["direct"]) == {neighbours.ALONE, neighbours.SLOW, neighbours.ROWS}
+    assert all(not figure.values for figure in neighbours.figures(found, "mcphub").values())
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "verdict"),
+    [
+        ("1", (0.5,), "extreme"),
+        ("1", (0.40, 0.40, 0.1), "met"),
+        ("1", (0.39,), "missed"),
+        ("4", (1.1,), "extreme"),
+        ("4", (1.4, 9.0, 1.2), "met"),
+        ("4", (1.41,), "missed"),
+        ("4", (), "not measured"),
+    ],
+)
+def test_verdict_is_by_the_median(key: str, values: tuple[float, ...], verdict: str) -> None:
+    """A bound is part of the right side, and one disturbed round decides nothing."""
+    rows = goals.judge({key: goals.Figure(values)})
+    assert next(row for row in rows if row.goal.key == key).verdict == verdict
+    assert {row.verdict for row in rows if row.goal.key != key} == {"not measured"}
+
+
+def test_ratios_pair_the_rounds() -> None:
+    """Each round is divided by its own neighbour; a round without one is left out."""
+    assert goals.ratios([2.0, 6.0, 1.0], [1.0, 3.0]).values == (2.0, 2.0)
+    assert goals.ratios([2.0], [0.0]).because == "no round of both"
+
+
+def test_report_replaces_what_lies_between_its_marks(tmp_path: Path) -> None:
+    """The rest of a document stays; a run that is written twice is there once."""
+    rows = goals.judge({"1": goals.Figure((0.41, 0.45, 0.43))})
+    text = tmp_path / "page.md"
+    text.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    run = report.Report("two cores.", rows, [("Load", ["| a |"])])
+    for _ in range(2):
+        report.write_markdown(run, text)
+    written = text.read_text()
+    assert written.startswith(f"before\n{report.BEGIN}\n\n## Measured\n")
+    assert written.endswith(f"{report.END}\nafter\n")
+    assert "old" not in written
+    assert written.count("### Load") == 1
+    assert "0.41 to 0.45" in written
+    assert run.json()["goals"][0] | {"what": ""} == {
+        "goal": "1",
+        "what": "",
+        "unit": "",
+        "gate": 0.40,
+        "extreme": 0.50,
+        "values": [0.41, 0.45, 0.43],
+        "median": 0.43,
+        "because": "",
+        "verdict": "met",
+    }
+
+
+def test_command_says_what_it_lacks() -> None:
+    """Without mcphub in the environment the command ends with 2 and names the program; it measures nothing."""
+    script = Path(__file__).with_name("run.py")
+    argv = (targets.BASE_PYTHON, "-I", str(script), "--mcphub", "/nonexistent/mcphub")
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no program /nonexistent/mcphub" in done.stderr

@@ -1,0 +1,277 @@
+"""Owns the load generator's wire: newline-delimited JSON over two descriptors, one thread, about 5 us of Python a call.
+
+It must not know which gateway answers, nor how it was started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+REQUEST_ID = re.compile(rb'"id"\s*:\s*(\d+)')
+LEGACY_VERSION = "2025-11-25"
+#: A call that nobody answers for this long fails its phase.
+STALL_SECONDS = 30.0
+
+
+class BenchError(Exception):
+    """A target did not start, closed its stream, answered wrongly, or did not answer in time."""
+
+
+def reply_id(line: bytes) -> int | None:
+    """The id of a reply without parsing it: it stands before or behind the result, whatever the size between."""
+    found = REQUEST_ID.search(line[:96]) or REQUEST_ID.search(line[-96:])
+    return int(found.group(1)) if found else None
+
+
+class StreamClient:
+    """An MCP client that owns its two descriptors: `start` queues, `flush` writes, `poll` gives finished (id, line)."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self.read_fd, self.write_fd = read_fd, write_fd
+        os.set_blocking(read_fd, False)
+        os.set_blocking(write_fd, False)
+        self.last_id = 0
+        self.out: list[bytes] = []
+        self.parts: list[bytes] = []
+        self.pending = memoryview(b"")
+        self.poller = select.poll()
+        self.poller.register(read_fd, select.POLLIN)
+
+    def start(self, body: bytes) -> None:
+        """Queue one message, given without its line end."""
+        self.out.append(body)
+        self.out.append(b"\n")
+
+    def flush(self) -> None:
+        """Write what is queued, as far as the peer takes it now."""
+        if self.out:
+            data = b"".join(self.out)
+            self.out.clear()
+            self.pending = memoryview(bytes(self.pending) + data if self.pending else data)
+        while self.pending:
+            try:
+                written = os.write(self.write_fd, self.pending)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise BenchError(f"cannot write to the target: {error}") from error
+            self.pending = self.pending[written:]
+
+    def poll(self, timeout: float = 5.0) -> list[tuple[int, bytes]]:
+        """Wait at most TIMEOUT seconds, read once, and give the replies that are complete, in order of arrival."""
+        if self.pending:
+            both = select.poll()
+            both.register(self.write_fd, select.POLLOUT)
+            both.register(self.read_fd, select.POLLIN | (select.POLLOUT if self.write_fd == self.read_fd else 0))
+            both.poll(timeout * 1000)
+            self.flush()
+        elif not self.poller.poll(timeout * 1000):
+            return []
+        try:
+            chunk = os.read(self.read_fd, 1 << 20)
+        except BlockingIOError:
+            return []
+        except ConnectionResetError:
+            chunk = b""
+        if not chunk:
+            raise BenchError("the target closed the stream")
+        if b"\n" not in chunk:
+            self.parts.append(chunk)
+            return []
+        if self.parts:
+            self.parts.append(chunk)
+            chunk = b"".join(self.parts)
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        self.parts = [rest] if rest else []
+        done = []
+        for line in lines:
+            if len(line) < 4000 and b'"method"' in line:
+                self.take_message(line)
+                continue
+            found = reply_id(line)
+            if found is not None:
+                done.append((found, line))
+        return done
+
+    def take_message(self, line: bytes) -> None:
+        """Answer a request of the other side, as a client that has nothing to offer; drop its notifications."""
+        message = json.loads(line)
+        if "id" in message and "method" in message:
+            result: dict[str, Any] = {"roots": []} if message["method"] == "roots/list" else {}
+            self.start(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode())
+            self.flush()
+
+    def request_line(self, method: str, params: dict[str, Any] | None = None, timeout: float = STALL_SECONDS) -> bytes:
+        """One request, answered: the reply's bytes as they came. Raises BenchError after TIMEOUT seconds."""
+        self.last_id += 1
+        request_id = self.last_id
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}}
+        self.start(json.dumps(message).encode())
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            self.flush()
+            for found, line in self.poll(0.2):
+                if found == request_id:
+                    return line
+        raise BenchError(f"no reply to {method} in {timeout:.0f} s")
+
+    def request(self, method: str, params: dict[str, Any] | None = None, timeout: float = STALL_SECONDS) -> Any:
+        """One request, answered: its result. Raises BenchError for an error object as well."""
+        reply = json.loads(self.request_line(method, params, timeout))
+        if "result" not in reply:
+            raise BenchError(f"{method} was refused: {str(reply)[:300]}")
+        return reply["result"]
+
+    def handshake(self) -> None:
+        """`initialize` and its notification."""
+        client = {"name": "mcphub-bench", "version": "1"}
+        self.request("initialize", {"protocolVersion": LEGACY_VERSION, "capabilities": {}, "clientInfo": client})
+        self.start(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        self.flush()
+
+    def list_tools(self) -> list[dict[str, Any]]:
+        """Every page of tools/list."""
+        listed: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            page = self.request("tools/list", {"cursor": cursor} if cursor else {})
+            listed += page["tools"]
+            cursor = page.get("nextCursor")
+            if not cursor:
+                return listed
+
+    def count_tools(self) -> int:
+        """How many tools are listed now, without the cost of parsing them (paged lists are parsed)."""
+        line = self.request_line("tools/list")
+        if b'"nextCursor"' in line[-400:] or b'"nextCursor"' in line[:400]:
+            return len(self.list_tools())
+        return line.count(b'"inputSchema"')
+
+    def wait_for_tools(self, want: int, timeout: float) -> None:
+        """Until WANT tools are listed. Raises BenchError, naming how many there were, after TIMEOUT seconds."""
+        end = time.monotonic() + timeout
+        while (count := self.count_tools()) < want:
+            if time.monotonic() > end:
+                raise BenchError(f"only {count} of {want} tools were listed after {timeout:.0f} s")
+            pause = time.monotonic() + 0.01
+            while (left := pause - time.monotonic()) > 0:  # news that arrive meanwhile are read, not reacted to
+                self.poll(left)
+
+    def close(self) -> None:
+        """Give the descriptors back; the target sees the end of its input."""
+        for descriptor in {self.read_fd, self.write_fd}:
+            os.close(descriptor)
+
+
+def connect_unix(path: Path) -> StreamClient:
+    """A client on the Unix socket PATH."""
+    peer = socket.socket(socket.AF_UNIX)
+    try:
+        peer.connect(str(path))
+    except OSError as error:
+        peer.close()
+        raise BenchError(f"cannot connect to {path.name}: {error}") from error
+    descriptor = peer.detach()
+    return StreamClient(descriptor, descriptor)
+
+
+def call_parts(tool: str, arguments: dict[str, Any]) -> tuple[bytes, bytes]:
+    """A tools/call request, in the bytes before and after its id."""
+    params = json.dumps({"name": tool, "arguments": arguments}).encode()
+    return b'{"jsonrpc":"2.0","id":', b',"method":"tools/call","params":' + params + b"}"
+
+
+def start_call(client: StreamClient, tool: str, arguments: dict[str, Any]) -> int:
+    """Send one call without waiting for it; gives its id."""
+    before, after = call_parts(tool, arguments)
+    client.last_id += 1
+    client.start(before + b"%d" % client.last_id + after)
+    client.flush()
+    return client.last_id
+
+
+def wait_reply(client: StreamClient, request_id: int, timeout: float) -> bytes:
+    """The reply to a call that `start_call` sent. Raises BenchError after TIMEOUT seconds."""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        for found, line in client.poll(0.2):
+            if found == request_id:
+                return line
+    raise BenchError(f"no reply to a call in {timeout:.0f} s")
+
+
+def closed_loop(
+    client: StreamClient,
+    tool: str,
+    arguments: dict[str, Any],
+    *,
+    concurrency: int,
+    seconds: float,
+    most_calls: int,
+    least_bytes: int,
+) -> tuple[list[int], int]:
+    """Keep CONCURRENCY calls in flight for SECONDS; gives each call's latency and the time passed, in ns.
+
+    Raises BenchError for an error, for a reply under LEAST_BYTES, and when nothing comes for `STALL_SECONDS`.
+    """
+    now = time.perf_counter_ns
+    before, after = call_parts(tool, arguments)
+    latencies: list[int] = []
+    sent: dict[int, int] = {}
+    last = client.last_id
+    limit = last + most_calls
+    first = b""
+    begun = stall = now()
+    end = begun + int(seconds * 1e9)
+    for _ in range(min(concurrency, most_calls)):
+        last += 1
+        sent[last] = now()
+        client.start(before + b"%d" % last + after)
+    client.last_id = last
+    client.flush()
+    while sent:
+        done = client.poll(1.0)
+        if not done:
+            if now() - stall > STALL_SECONDS * 1e9:
+                raise BenchError(f"{len(sent)} calls of {tool} without a reply for {STALL_SECONDS:.0f} s")
+            continue
+        for found, line in done:
+            at = stall = now()
+            started = sent.pop(found, None)
+            if started is None:
+                continue
+            latencies.append(at - started)
+            if len(line) < least_bytes or b'"error"' in line[:200] or b'"isError":true' in line[-80:]:
+                client.last_id = last
+                raise BenchError(f"{tool} answered {line[:300]!r}")
+            first = first or line
+            if at < end and last < limit:
+                last += 1
+                sent[last] = now()
+                client.start(before + b"%d" % last + after)
+        client.flush()
+    client.last_id = last
+    elapsed = now() - begun
+    check_result(tool, arguments, json.loads(first))
+    return latencies, elapsed
+
+
+def check_result(tool: str, arguments: dict[str, Any], reply: dict[str, Any]) -> None:
+    """A fast wrong answer is not an answer: the first reply of a loop is compared. Raises BenchError."""
+    result = reply.get("result", {})
+    text = result.get("content", [{}])[0].get("text", "")
+    right = not result.get("isError", False)
+    if "text" in arguments:
+        right = right and text == arguments["text"]
+    elif tool.endswith("blob"):
+        right = right and len(text) == arguments["size"]
+    if not right:
+        raise BenchError(f"{tool} answered {str(reply)[:300]}")

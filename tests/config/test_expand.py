@@ -1,0 +1,112 @@
+"""The grammar of references, row by row."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from mcphub.config.expand import Expanded, Variables, expand, only_references
+
+ENV = {"V": "val", "EMPTY": "", "NESTED": "${V}", "v": "low", "_1": "one", "W": "w"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("plain $ text $5 100% }{", "plain $ text $5 100% }{"),
+        ("${V}", "val"),
+        ("a${V}b${_1}c", "avalbonec"),
+        ("${EMPTY}", ""),
+        ("${EMPTY:-d}", "d"),
+        ("${V:-d}", "val"),
+        ("${U:-http://h.example:8080/a}", "http://h.example:8080/a"),
+        ("${U:-}", ""),
+        ("${U:-a}b}", "ab}"),
+        ("${U:-line\nline}", "line\nline"),
+        ("${U:-$V}", "$V"),
+        ("${NESTED}", "${V}"),
+        ("${workspaceFolder}/x", "/w/x"),
+        ("${V}${V}", "valval"),
+        ("$", "$"),
+        ("$$", "$$"),
+        ("$(V)", "$(V)"),
+    ],
+)
+def test_supported_forms(text: str, expected: str) -> None:
+    """C021: a reference gives the value, `:-` counts for unset and empty, a default is taken as it stands."""
+    assert expand(text, Variables(ENV, "/w")) == Expanded(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "reported"),
+    [
+        ("${U:-${W}}", "${U..."),
+        ("${v%.*}", "${v..."),
+        ("$V", "$V"),
+        ("$${V}", "$${V}"),
+        ("$$V", "$$V"),
+        ("${}", "${}"),
+        ("${V", "${V"),
+        ("${V:+x}", "${V..."),
+        ("${V-x}", "${V..."),
+        ("${V:=x}", "${V..."),
+        ("${1}", "${1}"),
+        ("${env:V}", "${env..."),
+        ("${V }", "${V..."),
+        ("${U:-${W}", "${U..."),
+        ("${U:-tok-1${W}}", "${U..."),
+    ],
+)
+def test_other_forms_pass_through(text: str, reported: str) -> None:
+    """C021: what the grammar does not have stays untouched and is reported as unsupported, not as missing; a default
+    inside it is not repeated, since it may be secret."""
+    assert expand(text, Variables(ENV)) == Expanded(text, unsupported=(reported,))
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("${UNSET_D}/data", ("UNSET_D",)),
+        ("Bearer ${A} ${B} ${A}", ("A", "B")),
+        ("${workspaceFolder}", ("workspaceFolder",)),
+    ],
+)
+def test_missing_variables_are_named_once(text: str, missing: tuple[str, ...]) -> None:
+    """C020: an unset variable without default is named, and the literal is not in the text."""
+    result = expand(text, Variables(ENV))
+    assert result.missing == missing
+    assert "${" not in result.text
+
+
+def test_secrets_are_named() -> None:
+    """A reference to the vault is told apart from a variable."""
+    assert expand("${secret:gh/token} ${V}", Variables(ENV)).secrets == ("gh/token",)
+
+
+def test_unsupported_forms_are_reported_once() -> None:
+    """The same form twice is one report."""
+    assert expand("$V $V ${}", Variables(ENV)).unsupported == ("$V", "${}")
+
+
+def test_values_do_not_show() -> None:
+    """Neither the environment nor the result shows in a repr."""
+    assert "val" not in repr(expand("${V}", Variables(ENV))).replace("Expanded", "")
+    assert "val" not in repr(Variables(ENV)).replace("Variables", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"), [("${A}", True), ("${A}${B}", True), ("", False), ("a${A}", False), ("${A:-x}", False)]
+)
+def test_only_references(text: str, answer: bool) -> None:
+    """Only text made of plain references says no value by itself."""
+    assert only_references(text) is answer
+
+
+@pytest.mark.parametrize("unit", ["$", "${", "${A:-", "$A", "${V}", "}", "$${"])
+def test_long_texts_take_linear_time(unit: str) -> None:
+    """A megabyte of any form is done within seconds."""
+    started = time.monotonic()
+    expand(unit * (1_000_000 // len(unit)), Variables(ENV))
+    assert time.monotonic() - started < 10

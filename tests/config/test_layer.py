@@ -1,0 +1,51 @@
+"""Tables for the values of one file and for what a broken file leaves in force."""
+
+from __future__ import annotations
+
+from mcphub.config.layer import Entry, Layer, keep_last_good
+from mcphub.spec import Origin, Problem, Scope
+
+PATH = "/c/mcp.json"
+
+
+def layer(*names: str, problems: tuple[Problem, ...] = (), path: str = PATH) -> Layer:
+    entries = tuple(Entry(name, {"command": name}, Origin(Scope.USER, path, name)) for name in names)
+    return Layer(Scope.USER, path, "/c", entries, problems)
+
+
+def problem(name: str) -> Problem:
+    return Problem(name, Origin(Scope.USER, PATH, name), "wrong")
+
+
+def names(layers: tuple[Layer, ...]) -> list[list[str]]:
+    return [[entry.name for entry in one.entries] for one in layers]
+
+
+def test_a_file_that_breaks_keeps_what_it_said() -> None:
+    """A half-written file changes nothing but adds its problem and a warning; its own bad entries stay shown."""
+    kept = keep_last_good((layer(problems=(problem(""),)),), (layer("a", problems=(problem("bad"),)),))
+    assert names(kept) == [["a"]]
+    assert [one.name for one in kept[0].problems] == ["", "bad"]
+    assert "last good content" in kept[0].warnings[0]
+
+
+def test_only_a_broken_file_is_kept() -> None:
+    """A file that is gone, emptied on purpose, or partly wrong counts as it is now, and so does another path."""
+    before = (layer("a"),)
+    assert keep_last_good((), before) == ()
+    assert names(keep_last_good((layer(),), before)) == [[]]
+    assert names(keep_last_good((layer("b", problems=(problem(""),)),), before)) == [["b"]]
+    assert names(keep_last_good((layer(problems=(problem(""),), path="/d/mcp.json"),), before)) == [[]]
+
+
+def test_a_file_stays_kept_while_it_is_broken() -> None:
+    """Loading twice during the same fault gives the same entries."""
+    broken = (layer(problems=(problem(""),)),)
+    once = keep_last_good(broken, (layer("a"),))
+    assert names(keep_last_good(broken, once)) == [["a"]]
+
+
+def test_entries_do_not_show_their_content() -> None:
+    """What an entry holds may be secret, so its repr leaves it out."""
+    entry = Entry("a", {"env": {"K": "tok-1"}}, Origin(Scope.USER, PATH, "a"))
+    assert "tok-1" not in repr(entry)

@@ -1,0 +1,152 @@
+"""From files in a home to the set of servers of a workspace."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcphub.config.environment import child_environment
+from mcphub.config.load import Loaded, load
+from mcphub.config.places import Places
+from mcphub.config.settings import HubSettings
+from mcphub.spec import Problem, StdioSpec
+
+
+class Home:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.places = Places(str(root), str(root / "config"), str(root / "state"))
+        (root / "config").mkdir()
+
+    def write(self, name: str, content: str | Mapping[str, Any]) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps({"mcpServers": content}), "utf-8")
+        status = path.stat()
+        # A second ago, so that the next change carries another time stamp for certain.
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns - 10**9))
+        return path
+
+    def load(self, workspace: str = "", previous: Loaded | None = None, **env: str) -> Loaded:
+        return load(str(self.root / workspace) if workspace else "", env, self.places, previous=previous)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_an_empty_home(home: Home) -> None:
+    """Without any file there is the built-in server, the defaults, and nothing to complain about."""
+    loaded = home.load()
+    assert list(loaded.resolved.servers) == ["mcphub"]
+    assert loaded.settings == HubSettings()
+    assert loaded.problems() == ()
+    assert not loaded.stale()
+
+
+def test_everything_together(home: Home) -> None:
+    """C023: variables come from the daemon and from the hub's environment file, which wins; settings reach the
+    entries."""
+    home.write("config/mcp.json", {"a": {"command": "${BIN}", "env": {"T": "${T}"}, "envFile": "a.env"}})
+    home.write("config/a.env", "E=1")
+    home.write("config/environment", "T=file\nPATH=/file\n")
+    home.write("config/settings.toml", "[connect]\ntimeout = 4\n[call]\ntimeout = 5\n")
+    loaded = home.load(BIN="/bin/x", T="daemon", PATH="/daemon")
+    spec = loaded.resolved.specs["a"]
+    assert (spec.startup_timeout, spec.call_timeout) == (4, 5)
+    assert isinstance(spec.transport, StdioSpec)
+    assert spec.transport.command == "/bin/x"
+    assert child_environment(loaded.environment, spec.transport) == {"PATH": "/file", "T": "file", "E": "1"}
+    assert loaded.problems() == ()
+    assert "daemon" not in repr(loaded)
+
+
+def test_a_missing_variable_fails_its_server_alone(home: Home) -> None:
+    """C020: the message names the environment file of this home, and the other server is ready."""
+    home.write("config/mcp.json", {"a": {"command": "x", "env": {"T": "${UNSET}"}}, "b": {"command": "x"}})
+    resolved = home.load().resolved
+    assert set(resolved.specs) == {"b"}
+    assert isinstance(resolved.servers["a"].outcome, Problem)
+    assert f"set it in {home.root}/config/environment" in resolved.servers["a"].outcome.message
+    home.write("config/environment", "UNSET=1")
+    assert set(home.load().resolved.specs) == {"a", "b"}
+
+
+def test_a_workspace_adds_its_files(home: Home) -> None:
+    """C018: a project's servers are there for its workspace alone."""
+    home.write("config/mcp.json", {"a": {"command": "user"}})
+    home.write("repo/.mcp.json", {"a": {"command": "project"}, "b": {"command": "b"}})
+    (home.root / "repo" / ".git").mkdir()
+    (home.root / "repo" / "pkg").mkdir()
+    assert set(home.load().resolved.specs) == {"a"}
+    found = home.load("repo/pkg").resolved
+    assert {name: spec.workspace for name, spec in found.specs.items()} == dict.fromkeys("ab", str(home.root / "repo"))
+
+
+@pytest.mark.timeout(20)
+def test_odd_files_are_problems_not_hangs(home: Home) -> None:
+    """A FIFO, a directory and broken files anywhere leave what can be read in force, each named once."""
+    os.mkfifo(home.root / "config" / "environment")
+    (home.root / "config" / "settings.toml").mkdir()
+    home.write("config/mcp.json", {"a": {"command": "x", "envFile": "fifo"}, "b": {"command": "x"}})
+    os.mkfifo(home.root / "config" / "fifo")
+    home.write("w/.mcp.json", "{")
+    loaded = home.load("w")
+    assert set(loaded.resolved.specs) == {"b"}
+    assert isinstance(loaded.resolved.servers["a"].outcome, Problem)
+    assert "it is a FIFO" in loaded.resolved.servers["a"].outcome.message
+    causes = loaded.problems()
+    assert [part for part in ("w/.mcp.json:1:2", "environment: it is a FIFO", "settings.toml: it is a directory")
+            if not any(part in cause for cause in causes)] == []  # fmt: skip
+    assert len(causes) == 3
+
+
+def test_a_file_that_breaks_keeps_its_servers(home: Home) -> None:
+    """C014: while a file is half-written the last good set stays in force; a file that is gone is gone."""
+    path = home.write("config/mcp.json", {"a": {"command": "x"}})
+    good = home.load()
+    home.write("config/mcp.json", "")
+    broken = home.load(previous=good)
+    assert broken.resolved.specs["a"].key() == good.resolved.specs["a"].key()
+    assert any("expected a value" in text for text in broken.problems())
+    assert home.load(previous=broken).resolved.specs.keys() == {"a"}
+    path.unlink()
+    assert "a" not in home.load(previous=broken).resolved.servers
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config/mcp.json", "config/settings.toml", "config/environment", "w/.mcp.json", ".mcp.json", "config/x.env"],
+)
+def test_a_change_of_any_file_is_seen(home: Home, name: str) -> None:
+    """Appearing, changing and disappearing of every file that was looked at, or looked for, makes the result stale."""
+    home.write("config/mcp.json", {"a": {"command": "x", "envFile": "x.env"}})
+    (home.root / "w").mkdir()
+    (home.root / "sub" / ".git").mkdir(parents=True)
+    workspace = "w" if name != ".mcp.json" else "."
+    first = home.load(workspace)
+    assert not first.stale()
+    path = home.write(name, '{"mcpServers": {"a": {"command": "y", "envFile": "x.env"}}}')
+    assert first.stale()
+    second = home.load(workspace)
+    assert not second.stale()
+    assert second.signature() != first.signature()
+    path.unlink()
+    assert second.stale()
+
+
+def test_a_new_repository_root_is_seen(home: Home) -> None:
+    """C018: a `.git` that appears above the workspace changes which files count."""
+    (home.root / "r" / "w").mkdir(parents=True)
+    home.write("r/.mcp.json", {"a": {"command": "x"}})
+    first = home.load("r/w")
+    assert "a" not in first.resolved.servers
+    (home.root / "r" / ".git").mkdir()
+    assert first.stale()
+    assert "a" in home.load("r/w").resolved.servers

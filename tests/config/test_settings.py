@@ -1,0 +1,127 @@
+"""Tables for the hub's settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcphub.config.settings import HubSettings, parse_settings
+
+PATH = "/c/settings.toml"
+
+
+def test_nothing_means_defaults() -> None:
+    """No file is no problem."""
+    settings, problems = parse_settings(b"", PATH, {})
+    assert settings == HubSettings()
+    assert problems == ()
+    assert (settings.connect.local, settings.connect.timeout, settings.connect.attempts) == (3, 30.0, 5)
+    assert (settings.names.max_length, settings.lists.wait, settings.logs.stderr_bytes) == (64, 3.0, 1048576)
+
+
+def test_every_key_is_read() -> None:
+    """Names are camel case in the file; whole numbers do for times."""
+    text = b"""
+    clientEnv = ["GH_TOKEN"]
+    [names]
+    maxLength = 48
+    [lists]
+    wait = 0
+    [connect]
+    local = 5
+    remote = 7
+    timeout = 1.5
+    attempts = 2
+    [call]
+    timeout = 60
+    [logs]
+    stderrBytes = 65536
+    [stop]
+    grace = 0.5
+    """
+    settings, problems = parse_settings(b"\xef\xbb\xbf" + text, PATH, {})
+    assert problems == ()
+    assert settings.client_env == ("GH_TOKEN",)
+    assert settings.names.max_length == 48
+    assert settings.lists.wait == 0
+    assert (settings.connect.local, settings.connect.remote) == (5, 7)
+    assert (settings.connect.timeout, settings.connect.attempts) == (1.5, 2)
+    assert settings.call.timeout == 60
+    assert settings.logs.stderr_bytes == 65536
+    assert settings.stop.grace == 0.5
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (b"[connect\n", "at line 1"),
+        (b"a = 1\na = 2\n", "line 2"),
+        (b"\xff", "not UTF-8 at byte 0"),
+        (b"a = " + b"[" * 100_000, "cannot use"),
+    ],
+)
+def test_a_broken_file_means_defaults(data: bytes, part: str) -> None:
+    """A file that is no TOML is named, and the hub runs on defaults."""
+    settings, problems = parse_settings(data, PATH, {})
+    assert settings == HubSettings()
+    assert len(problems) == 1
+    assert PATH in problems[0]
+    assert part in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        (b"local = 0", "connect.local: expected int >= 1; the default 3"),
+        (b"local = true", "connect.local: expected int, got bool"),
+        (b"local = 2.5", "connect.local"),
+        (b'local = "4"', "connect.local: expected int, got str"),
+        (b"timeout = inf", "connect.timeout"),
+        (b"timeout = nan", "connect.timeout"),
+        (b"timeout = 30000", "connect.timeout: expected float <= 3600"),
+        (b"attempts = -1", "connect.attempts"),
+        (b"max_length = 3", "connect.max_length: unknown key; known here: attempts, local, remote, timeout"),
+    ],
+)
+def test_a_bad_value_means_its_default(line: bytes, part: str) -> None:
+    """One wrong key is named with its file and costs nothing but itself."""
+    settings, problems = parse_settings(b"[names]\nmaxLength = 50\n[connect]\n" + line, PATH, {})
+    assert settings.connect == HubSettings().connect
+    assert settings.names.max_length == 50
+    assert len(problems) == 1
+    assert f"{PATH}: {part}" in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (b"[nmaes]\n", "nmaes: unknown key"),
+        (b"connect = 3\n", "connect: expected a table"),
+        (b"[policy]\ndeniedMcpServers = []\n", "policy: not used by this version"),
+        (b"clientEnv = [1]\n", "clientEnv: expected str, got int"),
+    ],
+)
+def test_odd_sections_are_named(data: bytes, part: str) -> None:
+    """What is not understood is said, never ignored in silence."""
+    settings, problems = parse_settings(data, PATH, {})
+    assert settings == HubSettings()
+    assert part in problems[0]
+
+
+def test_environment_overrides_the_file() -> None:
+    """The variables that other hosts use work here, in their units."""
+    env = {
+        "MCP_TIMEOUT": "2500",
+        "MCP_SERVER_CONNECTION_BATCH_SIZE": "8",
+        "MCP_REMOTE_SERVER_CONNECTION_BATCH_SIZE": "9",
+    }
+    settings, problems = parse_settings(b"[connect]\nlocal = 2\ntimeout = 9\n", PATH, env)
+    assert problems == ()
+    assert (settings.connect.timeout, settings.connect.local, settings.connect.remote) == (2.5, 8, 9)
+
+
+@pytest.mark.parametrize("value", ["30", "0", "-1", "1e3", "30s", "NaN", "9" * 400, "²000"])
+def test_a_bad_override_is_named_and_ignored(value: str) -> None:
+    """C017: a number that is nearly right is not guessed at."""
+    settings, problems = parse_settings(b"", PATH, {"MCP_TIMEOUT": value})
+    assert settings == HubSettings()
+    assert "MCP_TIMEOUT" in problems[0]

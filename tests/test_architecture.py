@@ -1,0 +1,88 @@
+"""Holds the shape of the project: what every module says of itself, where its test is, which names are refused."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "mcphub"
+TESTS = ROOT / "tests"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+#: Modules without a test file of their own, and who holds them instead.
+HELD_ELSEWHERE = {
+    "channel.py": "protocols without code; mypy holds them, tests/transport runs them",
+    "errors.py": "exception classes without branches, raised in every package's tests",
+    "status.py": "types only; mypy holds them, tests/control and tests/e2e read them",
+    "daemon.py": "wires the packages; tests/e2e runs it as a process",
+}
+
+#: Names that say nothing about what is inside.
+REFUSED_NAMES = {"manager", "managers", "utils", "util", "helpers", "helper", "common", "base", "misc", "core"}
+
+#: Where this project was made is nobody's business; put together here so that this file passes its own test.
+REFUSED_TEXT = ("/work" + "/main", "/work" + "/shared", "/root" + "/.", "pypi" + ".org", "registry." + "npmjs")
+
+
+def name(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_every_module_says_what_it_owns_and_what_it_must_not_know(path: Path) -> None:
+    """A reader finds the place of a change by first sentences alone."""
+    docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    first, _, rest = docstring.partition("\n\n")
+    assert first.startswith("Owns "), f"{name(path)}: the docstring begins with what the module owns"
+    assert first.endswith("."), f"{name(path)}: the first paragraph is one sentence"
+    assert "must not" in rest, f"{name(path)}: the second paragraph says what the module must not know"
+
+
+def test_every_module_has_its_test() -> None:
+    """tests/x/test_y.py holds mcphub/x/y.py, or the table above says who does."""
+    missing = []
+    for path in MODULES:
+        relative = path.relative_to(PACKAGE)
+        if path.name != "__init__.py" and not (TESTS / relative.parent / f"test_{path.name}").exists():
+            missing.append(relative.as_posix())
+    assert sorted(missing) == sorted(HELD_ELSEWHERE)
+
+
+def test_every_test_has_its_module() -> None:
+    """A test file that outlives its module tests nothing that anybody reads."""
+    packages = [path.parent.relative_to(PACKAGE) for path in MODULES if path.name == "__init__.py"]
+    orphans = [
+        test.relative_to(ROOT).as_posix()
+        for package in packages
+        for test in (TESTS / package).glob("test_*.py")
+        if test != Path(__file__) and not (PACKAGE / package / test.name.removeprefix("test_")).exists()
+    ]
+    assert orphans == []
+
+
+def test_every_test_folder_is_a_package() -> None:
+    """Two test files of one name are told apart by their folders only where those are packages."""
+    folders = {path.parent for path in TESTS.rglob("test_*.py")}
+    assert [str(folder.relative_to(ROOT)) for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    """What has no better name than these is two things."""
+    assert [name(path) for path in MODULES if {path.stem, *path.relative_to(ROOT).parts} & REFUSED_NAMES] == []
+
+
+def test_no_file_knows_where_it_was_made() -> None:
+    """A clone anywhere is the same project."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    found = []
+    for relative in filter(None, listing.stdout.decode().split("\0")):
+        path = ROOT / relative
+        if path.is_file() and not path.is_symlink():
+            text = path.read_text("utf-8", "replace")
+            found += [f"{relative}: {word}" for word in REFUSED_TEXT if word in text]
+    assert found == []

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from mcphub.errors import TransportError
+from mcphub.transport.executable import Access, access, explain_refusal, find_executable, looks_like_windows, shebang
+
+FILES = {
+    "/usr/bin/python3": Access.EXECUTABLE,
+    "/h/.nvm/bin/npx": Access.EXECUTABLE,
+    "/opt/my tools/srv": Access.EXECUTABLE,
+    "/work/run.sh": Access.EXECUTABLE,
+    "/work/npx": Access.EXECUTABLE,
+    "/usr/bin/data": Access.NOT_EXECUTABLE,
+    "/usr/bin/node": Access.NOT_EXECUTABLE,
+    "/h/.nvm/bin/node": Access.EXECUTABLE,
+    "/usr/bin/dir": Access.DIRECTORY,
+    "/usr/bin": Access.DIRECTORY,
+}
+
+
+def look(path: str) -> Access:
+    return FILES.get(path, Access.MISSING)
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "found"),
+    [
+        ("python3", "/bin:/usr/bin", "/usr/bin/python3"),
+        ("npx", "/usr/bin:/h/.nvm/bin", "/h/.nvm/bin/npx"),
+        ("/h/.nvm/bin/npx", "/usr/bin", "/h/.nvm/bin/npx"),
+        ("/opt/my tools/srv", None, "/opt/my tools/srv"),
+        ("./run.sh", None, "/work/run.sh"),
+        ("../work/run.sh", "", "/work/run.sh"),
+        ("node", "/usr/bin:/h/.nvm/bin", "/h/.nvm/bin/node"),
+        ("python3", ":.:/usr/bin", "/usr/bin/python3"),
+    ],
+)
+def test_finds_what_a_shell_would_find(command: str, path: str | None, found: str) -> None:
+    """C027: the program's own PATH is searched in order; a command with a slash is a file."""
+    assert find_executable(command, path, "/work", look) == found
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "words"),
+    [
+        ("npx", "/usr/bin:/bin", ["'npx'", "not found", "/usr/bin:/bin", "absolute path", "environment file"]),
+        ("npx", None, ["PATH, which is empty"]),
+        ("npx", ".:", ["PATH, which is empty"]),
+        ("/nowhere/srv", "/usr/bin", ["/nowhere/srv does not exist", "install"]),
+        ("./nothing", "/usr/bin", ["/work/nothing (relative to the working directory) does not exist"]),
+        ("data", "/usr/bin", ["/usr/bin/data is not executable", "chmod"]),
+        ("/usr/bin", "/usr/bin", ["is a directory"]),
+        ("dir", "/usr/bin", ["not found"]),
+        ("~/bin/srv", "/usr/bin", ["${HOME}"]),
+        ("npx -y foo", "/usr/bin", ["'npx'", '"args"']),
+        ("npx ", "/usr/bin", ["'npx '", "blank"]),
+        ("", "/usr/bin", ["empty"]),
+        ("a\0b", "/usr/bin", ["NUL"]),
+    ],
+)
+def test_says_what_was_sought_where_and_what_to_do(command: str, path: str | None, words: list[str]) -> None:
+    """C027: the error names the command, the PATH that was searched, and how to fix it."""
+    with pytest.raises(TransportError) as caught:
+        find_executable(command, path, "/work", look)
+    assert caught.value.kind == "spawn"
+    for word in words:
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("command", ["cmd", "CMD.exe", "npx.cmd", "C:\\Tools\\srv.exe", "D:/srv", ".\\x", "powershell"])
+def test_names_a_windows_entry_as_such(command: str) -> None:
+    """C042: a command line written for Windows fails plainly, with that guess."""
+    assert looks_like_windows(command)
+    with pytest.raises(TransportError, match=r"cannot start command.*(Windows-only entry\?|without cmd /c)"):
+        find_executable(command, "/usr/bin", "/work", look)
+
+
+@pytest.mark.parametrize("command", ["cmdline", "npx", "exe", "a:b", "/opt/my tools/srv"])
+def test_ordinary_names_are_no_windows_entries(command: str) -> None:
+    """C042: the guess is not made of ordinary names."""
+    assert not looks_like_windows(command)
+
+
+def test_access_asks_the_file_system(tmp_path: Path) -> None:
+    """A program needs an x bit, also for root; links are followed; a directory is none."""
+    plain, program, link, broken = (tmp_path / name for name in ("plain", "program", "link", "broken"))
+    plain.write_text("x")
+    program.write_text("x")
+    program.chmod(0o755)
+    link.symlink_to(program)
+    broken.symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "fifo", 0o777)
+    found = [access(str(path)) for path in (plain, program, link, broken, tmp_path, tmp_path / "fifo", tmp_path / "\0")]
+    assert found == [
+        Access.NOT_EXECUTABLE,
+        Access.EXECUTABLE,
+        Access.EXECUTABLE,
+        Access.MISSING,
+        Access.DIRECTORY,
+        Access.NOT_EXECUTABLE,
+        Access.MISSING,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stage", "number", "head", "words"),
+    [
+        ("exec", errno.ENOENT, b"#!/opt/node/bin/node --x\nrest", ["'/opt/node/bin/node'", "#! line", "install it"]),
+        ("exec", errno.ENOENT, b"#!/usr/bin/python3\r\n", ["Windows line ends"]),
+        ("exec", errno.ENOENT, b"\x7fELF", ["loader", "musl"]),
+        ("exec", errno.ENOEXEC, b"echo", ["begins with #!"]),
+        ("exec", errno.EACCES, b"#!/usr/bin", ["noexec"]),
+        ("exec", errno.E2BIG, b"", ["E2BIG", "123 bytes"]),
+        ("exec", errno.ETXTBSY, b"", ["busy"]),
+        ("cwd", errno.ENOENT, b"", ["working directory '/gone'", "create"]),
+        ("fork", errno.EAGAIN, b"", ["too many processes"]),
+    ],
+)
+def test_explains_why_the_system_refused(stage: str, number: int, head: bytes, words: list[str]) -> None:
+    """C027: an errno alone misleads (a script whose interpreter is missing is `No such file`): say which file."""
+    text = explain_refusal(stage, number, "/h/.nvm/bin/npx", "/gone", 123, head, look)
+    for word in words:
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    ("head", "interpreter"),
+    [(b"#!/bin/sh\n", "/bin/sh"), (b"#! /usr/bin/env node\nx", "/usr/bin/env"), (b"#!\t/bin/x\ty", "/bin/x"), (b"", "")]
+    + [(b"#!/bin/sh\r\n", "/bin/sh\r"), (b"#!/b\xff\n", "/b\\xff"), (b"ELF", "")],
+)
+def test_reads_the_interpreter_line(head: bytes, interpreter: str) -> None:
+    """The interpreter of a script is the first word after #!, with a stray carriage return kept visible."""
+    assert shebang(head) == interpreter
