@@ -21,14 +21,13 @@ class Receiver(Protocol):
 
 
 class Channel(Protocol):
-    """One duplex stream of frames."""
+    """One duplex stream of frames. `full` while the peer does not read what was sent."""
+
+    full: bool
 
     def send(self, *parts: Data) -> None:
         """Queue one frame, newline included, in any number of parts; views must stay valid until this loop turn ends.
         Never blocks and never raises: a channel that is gone drops it."""
-
-    def buffered(self) -> int:
-        """Bytes queued that the peer has not taken yet."""
 
     def abort(self) -> None:
         """Close at once, dropping what is queued; `lost` follows."""

@@ -14,7 +14,7 @@ from mcphub.errors import ControlError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from typing import Any
 
     from mcphub.status import (
@@ -59,7 +59,7 @@ class ControlClient:
         report: StatusReport = self._get("/v1/status" + self._query(name=name))
         return report
 
-    def watch(self, name: str | None = None) -> Iterator[StatusReport]:
+    def watch(self, name: str | None = None) -> Generator[StatusReport, None, None]:
         """The status now and after every change, until the daemon ends. Closing the iterator closes the connection."""
         sock = self._connect()
         try:
@@ -82,8 +82,7 @@ class ControlClient:
         """Call a tool by its exposed name; `arguments` is the JSON text of an object. Waits as long as the hub does.
 
         A tool that fails is a report like any other. Leaving early (an exception, Ctrl-C) cancels the call."""
-        head = json.dumps({"workspace": self.workspace, "tool": tool})
-        body = f'{head[:-1]}, "arguments": {arguments}}}'
+        body = f'{{"tool": {json.dumps(tool)}, "arguments": {arguments}}}'
         report: CallReport = self._post("/v1/call", body, None)
         return report
 
@@ -126,14 +125,14 @@ class ControlClient:
         return self._document("GET", target, b"", self.timeout)
 
     def _tell(self, target: str, fields: dict[str, str | None]) -> Any:
-        return self._post(target, json.dumps({"workspace": self.workspace, **fields}), self.timeout)
+        return self._post(target, json.dumps(fields), self.timeout)
 
     def _post(self, target: str, body: str, timeout: float | None) -> Any:
         try:
             data = body.encode("utf-8")
         except UnicodeEncodeError:
             raise ControlError("cannot send the arguments: they are not valid Unicode text", status=400) from None
-        return self._document("POST", target, data, timeout)
+        return self._document("POST", target + self._query(), data, timeout)
 
     def _document(self, method: str, target: str, body: bytes, timeout: float | None) -> Any:
         sock = self._connect()

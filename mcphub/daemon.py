@@ -13,10 +13,11 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 
 from mcphub import sdnotify, welcome
 from mcphub.catalog.cache import Catalog
@@ -24,7 +25,7 @@ from mcphub.config.places import Places, places
 from mcphub.config.settings import HubSettings
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.worker import Worker
-from mcphub.control.server import control_server
+from mcphub.control.hub import Hub
 from mcphub.errors import ConfigError, ControlError, McphubError
 from mcphub.gateway.dispatch import Gateway
 from mcphub.hub import RunningHub
@@ -157,6 +158,8 @@ async def _serving(where: Places, launcher: Launcher, stop: anyio.Event) -> Asyn
             workers.start_soon(supervisor.run, started)
             await started.wait()
             loaded = await workspaces.start()
+            # The servers start while this is imported; it is the largest part of our own start-up.
+            control_server = await anyio.to_thread.run_sync(_control_server)
             for problem in loaded.problems():
                 log.warning("%s", problem)
             async with anyio.create_task_group() as agents:
@@ -172,6 +175,12 @@ async def _serving(where: Places, launcher: Launcher, stop: anyio.Event) -> Asyn
             with anyio.move_on_after(2 * settings.stop.grace + STOP_MARGIN):
                 await supervisor.stop()
             workers.cancel_scope.cancel()
+
+
+def _control_server() -> Callable[[Hub, str], AbstractAsyncContextManager[None]]:
+    from mcphub.control.server import control_server
+
+    return control_server
 
 
 def _settings(where: Places) -> HubSettings:

@@ -18,7 +18,6 @@ from mcphub.connection.worker import Worker
 from mcphub.spec import Broken, InstanceKey, Off, Origin, StdioSpec, Want
 from mcphub.status import LastError, OriginStatus, ServerStatus, StateName
 
-
 #: The reason of a project's server whose project no agent works in.
 IDLE = "idle: no agent is attached in this workspace"
 

@@ -41,6 +41,9 @@ Reports are the types of `mcphub/status.py`. Only processes of the daemon's own 
 are. **Open** access is for reading: everyone who is let in. **Owner** access is for changing: the daemon's uid. Today
 both are the same people; they differ once more are let in to read.
 
+The `workspace` of a POST stands in its body, or, like that of a GET, in the query: there percent-encoded, so that a
+directory's name need not be UTF-8.
+
 An error is `{{"error": {{"message": ..., "kind": ...}}}}` with its status: {_kinds()}.
 
 Limits: a body of {MAX_BODY // 2**20} MiB, {MAX_HEAD // 2**10} KiB of headers, {MAX_CONNECTIONS} connections at once.

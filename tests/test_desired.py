@@ -23,9 +23,14 @@ def layer(scope: Scope, directory: str, servers: Mapping[str, Any]) -> Layer:
 USER = layer(
     Scope.USER,
     "/u",
-    {"own": {"command": "own"}, "db": {"command": "db"}, "off": {"command": "x", "enabled": False}, "bad": {"command": 1},
-     "blank": {"url": ""}},
-)  # fmt: skip
+    {
+        "own": {"command": "own"},
+        "db": {"command": "db"},
+        "off": {"command": "x", "enabled": False},
+        "bad": {"command": 1},
+        "blank": {"url": ""},
+    },
+)
 PROJECT = layer(Scope.PROJECT, "/w", {"db": {"command": "evil"}, "wrong": "x"})
 
 

@@ -25,13 +25,12 @@ NOISE_LINES_BEFORE = 1000
 NOISE_BYTES_BEFORE = 1 << 20
 NOISE_LINES_AFTER = 20_000
 NOISE_BYTES_AFTER = 16 << 20
-#: Unsent bytes at which a server counts as not reading, and new requests are refused.
-OVERLOADED_AT = 64 << 20
 #: Parts from this size on are not copied into the frame.
 LARGE = 1 << 15
 #: How often deadlines are looked at while anything waits, seconds.
 SWEEP = 0.5
 
+_EVER = float("inf")
 _params = msgspec.json.Decoder(dict[str, Raw]).decode
 _token = msgspec.json.Decoder(int | str).decode
 
@@ -113,7 +112,7 @@ class Client:
 
     def overloaded(self) -> bool:
         """The server does not read what it was sent already."""
-        return self._channel is not None and self._channel.buffered() > OVERLOADED_AT
+        return self._channel is not None and self._channel.full
 
     def next_id(self) -> int:
         """The id, and progress token, of the request that is sent next."""
@@ -146,10 +145,11 @@ class Client:
     def start(self, waiter: Waiter, method: str, params: bytes = b"") -> int:
         """Send a request of the hub's own. `params` are members without braces; the era's `_meta` is added."""
         mid = self._pending.add(waiter)
+        timed = waiter.deadline != _EVER
         if self.era == "modern":
             params += (b"," if params else b"") + b'"_meta":{%b}' % HUB_META
         self.send(jsonrpc.request_frame(mid, method, b"{%b}" % params))
-        if not self._sweeping:
+        if timed and not self._sweeping:
             self._sweep_later()
         return mid
 
@@ -210,7 +210,8 @@ class Client:
             self.counters["timeouts"] += 1
             self._cancel(mid, "no answer in time")
             waiter.unanswered("timeout", "no answer in time")
-        if self._pending.waiting and not self.over:
+        # What waits for ever (a listen) needs no clock: an idle connection must cost nothing.
+        if not self.over and any(w.deadline != _EVER for w in self._pending.waiting.values()):
             self._sweep_later()
 
     # --- in: channel.Receiver ----------------------------------------------------------------------------------------

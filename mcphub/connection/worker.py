@@ -155,10 +155,11 @@ class Worker:
 
     def _send_log_level(self) -> None:
         client, facts = self.client, self.facts
-        if self._log_level and client is not None and facts is not None and facts.era == "legacy":
-            if "logging" in facts.capabilities:
-                reply = handshake.Ignored(self._loop.time() + 30)
-                client.start(reply, "logging/setLevel", b'"level":' + jsonrpc.quote(self._log_level))
+        if not self._log_level or client is None or facts is None or facts.era != "legacy":
+            return
+        if "logging" in facts.capabilities:
+            reply = handshake.Ignored(self._loop.time() + 30)
+            client.start(reply, "logging/setLevel", b'"level":' + jsonrpc.quote(self._log_level))
 
     def _move(self, event: Event) -> None:
         before = self.state

@@ -109,7 +109,7 @@ class ControlProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value))  # trailers come this way too
+        self._count(len(name) + len(value) + 4)  # trailers come this way too
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

@@ -10,10 +10,11 @@ from typing import Protocol
 
 import msgspec
 
+from mcphub.catalog.toolset import Route
 from mcphub.channel import Data
 from mcphub.connection.client import Client
 from mcphub.protocol import jsonrpc
-from mcphub.protocol.envelope import UnsupportedResult, error_data, result_parts
+from mcphub.protocol.envelope import RequestMeta, UnsupportedResult, error_data, result_parts
 from mcphub.protocol.jsonrpc import Envelope, Raw
 
 #: Results from this size on are passed on as views.
@@ -38,20 +39,15 @@ class AgentCall:
     """One call in flight. Implements correlate.Waiter."""
 
     __slots__ = (
+        "_began",
+        "_caller",
+        "_route",
         "client",
         "deadline",
-        "from_modern",
-        "hard",
         "idle",
-        "log_level",
+        "meta",
         "mid",
-        "read_only",
-        "server",
-        "to_modern",
-        "token",
-        "tool",
         "up_id",
-        "_caller",
     )
 
     def __init__(
@@ -59,30 +55,32 @@ class AgentCall:
         caller: Caller,
         client: Client,
         mid: bytes,
-        server: str,
-        tool: str,
-        *,
-        to_modern: bool,
-        token: bytes,
-        log_level: str,
-        read_only: bool,
+        route: Route,
+        meta: RequestMeta,
         now: float,
         timeout: float,
     ) -> None:
         self._caller = caller
+        self._route = route
+        self._began = now
         self.client = client
         self.mid = mid
-        self.server = server
-        self.tool = tool
-        self.from_modern = client.era == "modern"
-        self.to_modern = to_modern
-        self.token = token
-        self.log_level = log_level
-        self.read_only = read_only
+        self.meta = meta
         self.idle = timeout
         self.deadline = now + timeout
-        self.hard = now + timeout * HARD_FACTOR
         self.up_id = 0
+
+    @property
+    def hard(self) -> float:
+        return self._began + self.idle * HARD_FACTOR
+
+    @property
+    def server(self) -> str:
+        return self._route.key.name
+
+    @property
+    def tool(self) -> str:
+        return self._route.definition.name
 
     def answered(self, env: Envelope) -> None:
         caller = self._caller
@@ -91,7 +89,7 @@ class AgentCall:
             self._refused(env.error)
             return
         try:
-            parts = result_parts(memoryview(env.result), self.from_modern, self.to_modern)
+            parts = result_parts(memoryview(env.result), self.client.era == "modern", self.meta.modern)
         except UnsupportedResult as e:
             text = f"the server {self.server} gave an unsupported result type: {e.result_type}"
             self.error("unsupported_result", text)
@@ -106,9 +104,9 @@ class AgentCall:
         code = e.code
         if code in _OWN_HOP:
             self.error("upstream_protocol", f"the server {self.server} refused mcphub's request: {e.message}")
-        elif code == -32002 and self.to_modern:
+        elif code == -32002 and self.meta.modern:
             self._caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INVALID_PARAMS, e.message, bytes(e.data)))
-        elif self.to_modern and (-32019 <= code <= -32000 or code == -32042):
+        elif self.meta.modern and (-32019 <= code <= -32000 or code == -32042):
             # These codes have no fixed meaning (or are forbidden) in the modern era; the original stays readable.
             original = msgspec.json.encode({"code": code, "message": e.message})
             data = b'{"dev.mcphub/upstream":%b}' % original
@@ -122,7 +120,7 @@ class AgentCall:
             text = f"the server {self.server} did not answer {self.tool} within {self.idle:g} s"
         else:
             text = f"the connection to the server {self.server} was lost during {self.tool}: {message}"
-        if self.read_only:
+        if self._route.definition.read_only:
             self.error("lost" if kind != "timeout" else kind, f"{text}; the tool only reads, so it can be called again")
         else:
             self.error("outcome_unknown", f"{text}; whether it had effects is unknown, check before calling it again")
@@ -132,7 +130,7 @@ class AgentCall:
         self._caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INTERNAL_ERROR, text, data))
 
     def progressed(self, params: Raw) -> None:
-        if not self.token:
+        if not self.meta.progress_token:
             return
         try:
             fields = _members(params)
@@ -141,7 +139,7 @@ class AgentCall:
         body = b",".join(
             [jsonrpc.quote(k) + b":" + bytes(v) for k, v in fields.items() if k not in ("progressToken", "_meta")]
         )
-        frame = b'{"progressToken":%b%b}' % (self.token, b"," + body if body else b"")
+        frame = b'{"progressToken":%b%b}' % (self.meta.progress_token, b"," + body if body else b"")
         self._caller.send(jsonrpc.notification_frame("notifications/progress", frame))
 
     def withdraw(self, reason: str) -> None:

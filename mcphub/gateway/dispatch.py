@@ -25,6 +25,7 @@ from mcphub.gateway.route import unavailable
 from mcphub.gateway.subscriptions import LEGACY_LIST_CHANGED, Listens
 from mcphub.protocol import jsonrpc, serving
 from mcphub.protocol.envelope import (
+    HUB_META_MEMBER,
     NO_META,
     InvalidMeta,
     RequestMeta,
@@ -288,22 +289,13 @@ class Gateway:
             text = f"The server {worker.name} does not read its requests (overloaded). Try again later."
             agent.send(jsonrpc.result_frame(mid, serving.tool_error(text, meta.modern)))
             return
-        call = AgentCall(
-            agent,
-            client,
-            mid,
-            worker.name,
-            route.definition.name,
-            to_modern=meta.modern,
-            token=meta.progress_token,
-            log_level=meta.log_level,
-            read_only=route.definition.read_only,
-            now=self._loop.time(),
-            timeout=worker.spec.call_timeout,
-        )
+        call = AgentCall(agent, client, mid, route, meta, self._loop.time(), worker.spec.call_timeout)
         agent.calls[mid] = call
         modern = client.era == "modern"
-        tail = request_meta(modern, meta, client.next_id()) if modern or meta is not NO_META else b""
+        if meta is NO_META:
+            tail = HUB_META_MEMBER if modern else b""
+        else:
+            tail = request_meta(modern, meta, client.next_id())
         call.up_id = client.call_tool(call, route.quoted, arguments, tail)
 
     def _unavailable(self, agent: Agent, mid: bytes, modern: bool, key: InstanceKey, worker: Worker | None) -> None:
@@ -448,7 +440,7 @@ class Gateway:
             for call in agent.calls.values():
                 if call.client is worker.client:
                     in_flight += 1
-                    if call.to_modern and call.log_level and messages.passes(level, call.log_level):
+                    if call.meta.log_level and messages.passes(level, call.meta.log_level):
                         opted.append(agent)
         if len(opted) == 1 and in_flight == 1 and not opted[0].version:
             opted[0].send(frame)

@@ -43,7 +43,8 @@ class Log:
     def __init__(self, level: int, stream: IO[str] | None, text: bool) -> None:
         self._secrets = Redactor()
         self._handler = _Handler(self._secrets, text)
-        self._writer = threading.Thread(target=_write, args=(self._handler.lines, stream), name="log", daemon=True)
+        work = (self._handler.lines, stream, _own_descriptor(stream))
+        self._writer = threading.Thread(target=_write, args=work, name="log", daemon=True)
         self._writer.start()
         root = logging.getLogger()
         self._level_before = root.level
@@ -64,9 +65,10 @@ class Log:
         root.removeHandler(self._handler)
         root.setLevel(self._level_before)
         try:
-            self._handler.lines.put(None, timeout=FLUSH)
-        except queue.Full:
-            return
+            self._handler.lines.put_nowait(None)
+        except queue.Full:  # nobody reads: the oldest line makes room for the end
+            self._handler.lines.get_nowait()
+            self._handler.lines.put_nowait(None)
         self._writer.join(FLUSH)
 
     def __enter__(self) -> Log:
@@ -102,13 +104,17 @@ class _Handler(logging.Handler):
         return self._line(fields(record, self._secrets)).encode("utf-8", "backslashreplace")
 
 
-def _write(lines: queue.Queue[bytes | None], stream: IO[str] | None) -> None:
+def _own_descriptor(stream: IO[str] | None) -> int | None:
+    """A copy of the stream's descriptor: when a late line comes, the number of a closed one may be another file's."""
+    try:
+        return os.dup(stream.fileno()) if stream is not None else None
+    except OSError:  # in memory
+        return None
+
+
+def _write(lines: queue.Queue[bytes | None], stream: IO[str] | None, descriptor: int | None) -> None:
     """Write until None comes. A stream with a descriptor is written past its buffer and the lock on that: a thread that
     hangs in it would keep the interpreter from ending."""
-    try:
-        descriptor = stream.fileno() if stream is not None else None
-    except OSError:  # in memory
-        descriptor = None
     while (data := lines.get()) is not None:
         try:
             if descriptor is not None:
@@ -117,6 +123,8 @@ def _write(lines: queue.Queue[bytes | None], stream: IO[str] | None) -> None:
                 stream.write(data.decode("utf-8"))
         except (OSError, ValueError):  # the terminal is gone, or the file is full: there is nobody to tell
             pass
+    if descriptor is not None:
+        os.close(descriptor)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -16,9 +16,11 @@ class Waiter(Protocol):
 
     #: Monotonic seconds; moved on by progress, never past `hard`.
     deadline: float
-    hard: float
     #: Seconds without progress that are allowed.
     idle: float
+
+    @property
+    def hard(self) -> float: ...
 
     def answered(self, env: Envelope) -> None:
         """The reply; its payload is valid during the call only."""

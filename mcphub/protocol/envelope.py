@@ -35,6 +35,8 @@ HUB_META = b'"%b":"%b","%b":%b,"%b":{}' % (
     IMPLEMENTATION,
     CAPABILITIES_KEY.encode(),
 )
+#: The same as the `_meta` member of a request that carries nothing else.
+HUB_META_MEMBER = b',"_meta":{%b}' % HUB_META
 #: The members every result to a modern agent carries.
 RESULT_META = b'"%b":%b' % (SERVER_INFO_KEY.encode(), IMPLEMENTATION)
 MODERN_HEAD = b'{"resultType":"complete","_meta":{%b}' % RESULT_META
@@ -144,6 +146,8 @@ class UnsupportedResult(ValueError):
         self.result_type = result_type
 
 
+_COMPLETE_TAIL = b',"resultType":"complete"}'
+_LEGACY_UNKNOWN = re.compile(rb'"(?:resultType|_meta|ttlMs|cacheScope|structuredContent)"').search
 _NEEDS_WORK = re.compile(rb'"(?:resultType|_meta)"').search
 _LEGACY_WORK = re.compile(rb'"resultType"').search
 #: Results above this size are scanned at both ends only where nothing depends on the middle.
@@ -165,6 +169,13 @@ def result_parts(result: memoryview, from_modern: bool, to_modern: bool) -> tupl
                 return (result,)
         elif _LEGACY_WORK(result[:_WINDOW]) is None and _LEGACY_WORK(result[-_WINDOW:]) is None:
             return (result,)
+    elif from_modern and not to_modern and size <= _WINDOW:
+        # The usual result of a modern server says only that it is complete: cut that off.
+        body = bytes(result)
+        if body.endswith(_COMPLETE_TAIL):
+            body = body[: -len(_COMPLETE_TAIL)]
+            if _LEGACY_UNKNOWN(body) is None:
+                return (body + b"}",)
     elif to_modern and not from_modern and _NEEDS_WORK(result) is None:
         rest = result[1:]
         return (MODERN_HEAD + b"}",) if bytes(rest[:8]).strip(b" \t\r\n") == b"}" else (MODERN_HEAD + b",", rest)

@@ -41,7 +41,8 @@ class LineBuffer:
             if kept > self._limit:
                 raise LineTooLong(f"a line is longer than {self._limit >> 20} MiB")
             # A new buffer, not a resize: views of the old one may be alive. Large lines grow in few steps.
-            new = bytearray(size if kept <= size // 2 else min(size * 4, size + (16 << 20)))
+            grown = size * 4 if size < 1 << 20 else size + max(4 << 20, size // 2)
+            new = bytearray(size if kept <= size // 2 else grown)
             new[:kept] = memoryview(buf)[self._start : self._end]
             self._buf = buf = new
             self._scan -= self._start

@@ -26,6 +26,8 @@ Handler = Callable[[str, dict[str, Any]], dict[str, Any]]
 class InProcessChannel:
     """A channel whose far end is a handler. Requests are answered in the next turn of the loop."""
 
+    full = False
+
     def __init__(self, handler: Handler, receiver: Receiver) -> None:
         self.receiver = receiver
         self.closed = anyio.Event()
@@ -36,9 +38,6 @@ class InProcessChannel:
     def send(self, *parts: Data) -> None:
         if not self.closed.is_set():
             self._loop.call_soon(self._answer, b"".join(parts))
-
-    def buffered(self) -> int:
-        return 0
 
     def abort(self) -> None:
         if not self.closed.is_set():

@@ -20,6 +20,7 @@ from mcphub.config.environment import child_environment
 from mcphub.errors import TransportError
 from mcphub.spec import ServerSpec, StdioSpec
 from mcphub.transport.executable import find_executable
+from mcphub.transport.framing import MAX_MESSAGE
 from mcphub.transport.link import Surroundings
 from mcphub.transport.process import Child
 from mcphub.transport.stderr import StderrReader, StderrRing
@@ -28,6 +29,8 @@ from mcphub.transport.wire import PipeReadSide, Wire, WriteSide
 #: How long a process's last words may still be in its stdout after it has ended, seconds. Its children may hold the
 #: stream open for ever, so the end of the process, not of the stream, decides.
 LAST_WORDS = 0.2
+#: Unsent bytes at which a server counts as not reading its requests: one message of the largest size fits.
+OVERLOADED_AT = MAX_MESSAGE
 #: How long the two ends of a wire may take to be torn down once they were aborted, seconds.
 TEAR_DOWN = 2.0
 
@@ -72,7 +75,7 @@ async def open_stdio(
     finally:
         ends.close_theirs()
     reader = StderrReader(ends.stderr, stderr)
-    wire = Wire(around.batch, receiver, pause_reading_at=0, on_error=around.report)
+    wire = Wire(around.batch, receiver, full_at=OVERLOADED_AT, keep_reading=True, on_error=around.report)
     link = StdioLink(wire, child)
     try:
         await ends.attach(wire)

@@ -17,13 +17,15 @@ from mcphub.transport.framing import MAX_MESSAGE, LineBuffer, LineTooLong
 
 #: Frames one connection may bring in one turn of the loop, so that a flood does not starve its neighbours.
 FRAME_BUDGET = 64
+#: Frames after which what they caused is written, so that the peers begin to work while the rest is read.
+FLUSH_EVERY = 8
 #: Turns in a row with a spent budget after which the connection rests for REST seconds between turns.
 PATIENCE = 4
 REST = 0.001
 #: Parts from this size on are written as they are; smaller ones are joined first.
 LARGE = 1 << 15
-#: Unsent bytes at which a peer's own reading is paused, and at which it is cut off.
-PAUSE_AT = 8 << 20
+#: Unsent bytes at which a peer counts as not reading, and at which it is cut off.
+FULL_AT = 8 << 20
 ABORT_AT = 1 << 30
 #: How long a peer that closed its reading side may go on writing.
 DRAIN = 0.25
@@ -66,7 +68,8 @@ class Batch:
 class Wire(asyncio.BufferedProtocol):
     """A duplex stream of frames: one socket, two sockets, or two pipes. Implements channel.Channel.
 
-    `pause_reading_at` 0 = never pause reading for a peer that does not read. `closed` is set when all is gone.
+    `full` while more than `full_at` bytes wait that the peer does not read; then its own reading is paused too, unless
+    `keep_reading`. `closed` is set when all is gone.
     """
 
     def __init__(
@@ -75,7 +78,8 @@ class Wire(asyncio.BufferedProtocol):
         receiver: Receiver,
         *,
         limit: int = MAX_MESSAGE,
-        pause_reading_at: int = PAUSE_AT,
+        full_at: int = FULL_AT,
+        keep_reading: bool = False,
         on_error: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.receiver = receiver
@@ -84,14 +88,15 @@ class Wire(asyncio.BufferedProtocol):
         self.frames_in = 0
         self._batch = batch
         self._buffer = LineBuffer(limit)
-        self._pause_at = pause_reading_at
+        self._full_at = full_at
+        self._keep_reading = keep_reading
         self._on_error = on_error
         self._out: list[Data] = []
         self._reader: asyncio.ReadTransport | None = None
         self._writer: asyncio.WriteTransport | None = None
         self._open = 0
         self._ended = False
-        self._full = False
+        self.full = False
         self._resting = False
         self._spent = 0
         self._told = False
@@ -108,7 +113,7 @@ class Wire(asyncio.BufferedProtocol):
 
     def write_to(self, transport: asyncio.WriteTransport) -> None:
         self._writer = transport
-        transport.set_write_buffer_limits(high=self._pause_at or PAUSE_AT)
+        transport.set_write_buffer_limits(high=self._full_at)
         if self._out:
             self._batch.add(self)
 
@@ -140,6 +145,7 @@ class Wire(asyncio.BufferedProtocol):
         batch, buffer, receive = self._batch, self._buffer, self.receiver.frame
         batch.reading = True
         left = FRAME_BUDGET
+        lent = False
         try:
             while left and not self._ended:
                 line = buffer.next()
@@ -147,6 +153,8 @@ class Wire(asyncio.BufferedProtocol):
                     break
                 left -= 1
                 receive(line)
+                if not left % FLUSH_EVERY:
+                    lent = batch.flush() or lent
         except LineTooLong as e:
             self.fail(str(e))
         except Exception as e:
@@ -157,7 +165,7 @@ class Wire(asyncio.BufferedProtocol):
         finally:
             self.frames_in += FRAME_BUDGET - left
             batch.reading = False
-            if batch.flush() and _KEEPS_VIEWS:
+            if (batch.flush() or lent) and _KEEPS_VIEWS:
                 buffer.lend()
         if left:
             self._spent = 0
@@ -169,7 +177,7 @@ class Wire(asyncio.BufferedProtocol):
         self._spent += 1
         if not self._resting:
             self._resting = True
-            if self._reader is not None and not self._full:
+            if self._reader is not None and not self._stopped():
                 self._reader.pause_reading()
         loop = asyncio.get_running_loop()
         if self._spent > PATIENCE:
@@ -187,8 +195,11 @@ class Wire(asyncio.BufferedProtocol):
             self._resume()
 
     def _resume(self) -> None:
-        if self._reader is not None and not self._resting and not self._full and not self._reader.is_closing():
+        if self._reader is not None and not self._resting and not self._stopped() and not self._reader.is_closing():
             self._reader.resume_reading()
+
+    def _stopped(self) -> bool:
+        return self.full and not self._keep_reading
 
     def eof_received(self) -> bool:
         self._end("")
@@ -211,15 +222,13 @@ class Wire(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_later(DRAIN, self.abort)
 
     def pause_writing(self) -> None:
-        if self._pause_at:
-            self._full = True
-            if self._reader is not None and not self._resting and not self._reader.is_closing():
-                self._reader.pause_reading()
+        self.full = True
+        if not self._keep_reading and self._reader is not None and not self._resting and not self._reader.is_closing():
+            self._reader.pause_reading()
 
     def resume_writing(self) -> None:
-        if self._full:
-            self._full = False
-            self._resume()
+        self.full = False
+        self._resume()
 
     # --- channel.Channel ---------------------------------------------------------------------------------------------
 
@@ -259,9 +268,6 @@ class Wire(asyncio.BufferedProtocol):
         if waiting > ABORT_AT:
             self.fail(f"{waiting >> 20} MiB of answers were not read")
         return views and waiting > 0
-
-    def buffered(self) -> int:
-        return self._writer.get_write_buffer_size() if self._writer is not None else 0
 
     def fail(self, reason: str) -> None:
         """Close at once, with this reason."""

@@ -112,10 +112,10 @@ def test_base_environment() -> None:
     "name",
     [
         "LD_PRELOAD", "LD_AUDIT", "LD_SOMETHING_NEW", "DYLD_INSERT_LIBRARIES", "NODE_OPTIONS", "PYTHONPATH",
-        "PYTHONSTARTUP", "PYTHONHOME", "BASH_ENV", "ENV", "GIT_SSH_COMMAND", "GIT_SSH", "GIT_SSH_VARIANT", "OPENSSL_CONF",
-        "PATH", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "npm_config_registry",
-        "UV_INDEX_URL", "PIP_INDEX_URL", "BASH_FUNC_ls%%", "GIT_CONFIG_COUNT", "PERL5OPT", "RUBYOPT", "JAVA_TOOL_OPTIONS",
-        "HOME", "XDG_CONFIG_HOME",
+        "PYTHONSTARTUP", "PYTHONHOME", "BASH_ENV", "ENV", "GIT_SSH_COMMAND", "GIT_SSH", "GIT_SSH_VARIANT",
+        "OPENSSL_CONF", "PATH", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS",
+        "npm_config_registry", "UV_INDEX_URL", "PIP_INDEX_URL", "BASH_FUNC_ls%%", "GIT_CONFIG_COUNT", "PERL5OPT",
+        "RUBYOPT", "JAVA_TOOL_OPTIONS", "HOME", "XDG_CONFIG_HOME",
     ],
 )  # fmt: skip
 def test_loader_variables_are_blocked_by_family(name: str) -> None:

@@ -150,3 +150,15 @@ def test_a_new_repository_root_is_seen(home: Home) -> None:
     (home.root / "r" / ".git").mkdir()
     assert first.stale()
     assert "a" in home.load("r/w").resolved.servers
+
+
+def test_the_examples_are_good(tmp_path: Path) -> None:
+    """Both commented examples are read without a problem or warning, and the settings are the defaults, all named."""
+    examples = Path(__file__).parents[2] / "config"
+    loaded = load("", {"HOME": "/home/u"}, Places("/home/u", str(examples), str(tmp_path)))
+    assert loaded.problems() == ()
+    assert set(loaded.resolved.servers) == {"time", "github", "notes"}
+    assert set(loaded.resolved.specs) == {"time", "github"}
+    assert loaded.settings == HubSettings()
+    text = (examples / "settings.toml").read_text("utf-8")
+    assert text.count(" = ") == 10

@@ -38,12 +38,11 @@ def test_bodies_are_read_by_their_types() -> None:
     [
         (b"{", "truncated"),
         (b"[]", "object"),
-        (b"{} {}", "trailing"),
+        (b'{"name":"a","digest":"d"} {}', "trailing"),
         (b'{"name":"a"}', "digest"),
         (b'{"name":1,"digest":"d"}', "name"),
         (b'{"name":"a","digest":"d","yes":true}', "yes"),
         (b'{"name":"\xff","digest":"d"}', "utf-8"),
-        (b'{"name":' + b"[" * 100_000, "deeply"),
     ],
 )
 def test_a_wrong_body_is_refused_with_its_reason(body: bytes, said: str) -> None:
@@ -52,6 +51,13 @@ def test_a_wrong_body_is_refused_with_its_reason(body: bytes, said: str) -> None
         read_body(body, ApproveBody)
     assert caught.value.status == 400
     assert said in str(caught.value).lower()
+
+
+def test_deep_nesting_is_refused() -> None:
+    """A body cannot exhaust the stack."""
+    with pytest.raises(ControlError, match="nested too deeply") as caught:
+        read_body(b'{"tool":"t","arguments":' + b"[" * 100_000, CallBody)
+    assert caught.value.status == 400
 
 
 @pytest.mark.parametrize(

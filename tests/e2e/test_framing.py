@@ -95,7 +95,7 @@ async def test_stray_lines_between_messages(agent: Agent) -> None:
 
 async def test_only_rubbish() -> None:
     """C045: a server that writes nothing but rubbish fails before its time is over, and the reason says so."""
-    rubbish = Fake({"before": [{"flood": "no protocol here\n"}]}, {"startupTimeout": 20})
+    rubbish = Fake({"before": [{"flood": "no protocol here\n"}]}, {"startupTimeout": 20000})
     async with running({"rubbish": rubbish, "plain": Fake()}, settings="[connect]\nattempts = 1\n") as hub:
         assert "stdout" in (await hub.first_error("rubbish", timeout=10))["message"]
         await hub.until_state("plain")
@@ -193,7 +193,7 @@ async def test_content_length_framing() -> None:
     body = answer(INITIALIZED, "1")
     framed = {"write": f"Content-Length: {len(body)}\r\n\r\n{body}"}
     on = {"server/discover": [framed], "initialize": [framed]}
-    async with running({"lsp": Fake({"on": on}, {"startupTimeout": 20})}) as hub:
+    async with running({"lsp": Fake({"on": on}, {"startupTimeout": 20000})}) as hub:
         report = await hub.until_state("lsp", state="failed", timeout=10)
         assert "Content-Length" in row(report, "lsp")["last_error"]["message"]
 

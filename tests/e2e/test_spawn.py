@@ -125,7 +125,7 @@ async def test_the_daemon_is_killed(place: Place) -> None:
 
 async def test_a_server_that_dies_at_once(place: Place) -> None:
     """C033: an exit before the first answer is seen at once, with its code and its last words."""
-    dying = Fake({"before": [{"stderr": "API_KEY missing\n"}, {"exit": 1}]}, {"startupTimeout": 30})
+    dying = Fake({"before": [{"stderr": "API_KEY missing\n"}, {"exit": 1}]}, {"startupTimeout": 30000})
     async with running({"dying": dying}, place=place, settings=ONE_TRY) as hub:
         error = await hub.first_error("dying", timeout=5)
         assert error["exit_code"] == 1
@@ -136,7 +136,7 @@ async def test_a_server_that_dies_at_once(place: Place) -> None:
 @pytest.mark.parametrize("method", ["server/discover", "initialize", "tools/list"])
 async def test_a_server_that_dies_while_asked(place: Place, method: str) -> None:
     """C033: an exit after a request was read fails that request at once, not after its time."""
-    dying = Fake({"on": {method: [{"stderr": "no more\n"}, {"exit": 3}]}}, {"startupTimeout": 30})
+    dying = Fake({"on": {method: [{"stderr": "no more\n"}, {"exit": 3}]}}, {"startupTimeout": 30000})
     async with running({"dying": dying}, place=place, settings=ONE_TRY) as hub:
         error = await hub.first_error("dying", timeout=5)
         assert error["exit_code"] == 3
@@ -145,7 +145,7 @@ async def test_a_server_that_dies_while_asked(place: Place, method: str) -> None
 
 async def test_a_server_that_closes_stdout(place: Place) -> None:
     """C033: a closed stdout is the end of the connection, so the process goes too."""
-    mute = Fake({"before": [{"close_stdout": 1}, {"hang": 1}], "term": "ignore"}, {"startupTimeout": 30})
+    mute = Fake({"before": [{"close_stdout": 1}, {"hang": 1}], "term": "ignore"}, {"startupTimeout": 30000})
     async with running({"mute": mute}, place=place, settings=ONE_TRY + SHORT_GRACE) as hub:
         await hub.first_error("mute", timeout=5)
         await eventually(lambda: not alive(place.starts("mute")[0]), timeout=5)
@@ -156,7 +156,7 @@ async def test_a_server_that_never_answers(place: Place, chatter: bool) -> None:
     """C034: the start ends at its time limit, whatever else the server says, and the process is gone."""
     talk = [{"notify": "notifications/message", "params": {"level": "info", "data": "x"}}, {"pause": 0.1}] * 200
     on = {"server/discover": talk if chatter else [], "initialize": []}
-    async with running({"silent": Fake({"on": on}, {"startupTimeout": 1.5})}, place=place, settings=ONE_TRY) as hub:
+    async with running({"silent": Fake({"on": on}, {"startupTimeout": 1500})}, place=place, settings=ONE_TRY) as hub:
         begun = anyio.current_time()
         error = await hub.first_error("silent", timeout=8)
         assert anyio.current_time() - begun < 6
@@ -171,8 +171,10 @@ async def test_a_cold_start(place: Place) -> None:
     eras = {"old": "legacy", "new": "modern", "both": "both", "locked": "locked"}
     servers = {name: Fake({**cold, "era": era}) for name, era in eras.items()}
     async with running(servers, place=place, settings="[connect]\nlocal = 4\n") as hub:
-        shown = await hub.until(lambda r: "fetched 12 of 40" in json.dumps(row(r, "old")), timeout=seconds)
-        assert row(shown, "old")["state"] == "pending"
+        with anyio.fail_after(seconds):
+            while "fetched 12 of 40" not in json.dumps(shown := await hub.server("old")):
+                pass
+        assert shown["state"] == "pending"
         report = await hub.until_state(*servers, timeout=25)
         assert {name: len(place.starts(name)) for name in servers} == dict.fromkeys(servers, 1)
         assert {name: row(report, name)["era"] for name in servers} == {
@@ -296,40 +298,46 @@ LOADERS = {
 }
 
 
-async def test_loader_variables_of_a_repository_wait_for_a_person(place: Place) -> None:
-    """C044: an entry of a repository starts nothing before its approval, which shows the names of its variables; a
-    changed environment waits again."""
+def write_project(place: Place, envs: dict[str, dict[str, str]]) -> Path:
+    """A repository that brings one fake for each of these environments."""
     workspace = place.root / "repository"
-    workspace.mkdir()
+    workspace.mkdir(exist_ok=True)
+    entries = {name: place.entry(name, Fake({}, {"env": env})) for name, env in envs.items()}
+    (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": entries}), "utf-8")
+    return workspace
 
-    def write(env: dict[str, str]) -> None:
-        entry = place.entry("tool", Fake({}, {"env": env}))
-        (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"tool": entry}}), "utf-8")
 
-    write(LOADERS)
+async def test_loader_variables_of_a_repository_are_refused(place: Place) -> None:
+    """C044: variables that decide which code runs are refused where a repository sets them: by name, and as blocked."""
+    envs = {name.lower(): {name: value} for name, value in LOADERS.items()}
+    workspace = write_project(place, envs)
+    async with running({"fine": Fake()}, place=place) as hub, await hub.agent(client="x", workspace=workspace) as agent:
+        await agent.initialize()
+        report = await hub.until_state("fine", workspace=workspace)
+        report = await hub.until_state(*envs, state="failed", workspace=workspace)
+        for name in LOADERS:
+            assert name in row(report, name.lower())["last_error"]["message"]
+        assert [name for name in envs if place.starts(name)] == []
+
+
+async def test_the_environment_is_part_of_the_approval(place: Place) -> None:
+    """C044, C133: an entry of a repository starts nothing before its approval, which shows the names of its variables;
+    with another environment it waits again, and what ran is ended."""
+    workspace = write_project(place, {"tool": {"MODE": "safe"}})
     where = str(workspace)
     async with running({"fine": Fake()}, place=place) as hub, await hub.agent(client="x", workspace=workspace) as agent:
         await agent.initialize()
-        await hub.until_state("fine")
-        report = await hub.until(lambda r: any(s["name"] == "tool" for s in r["servers"]), workspace=where)
-        assert row(report, "tool")["state"] == "disabled"
-        code, approvals = await hub.control("GET", "/v1/approvals", query={"workspace": where})
-        assert code == 200
-        [item] = approvals["items"]
-        assert set(item["env_names"]) == set(LOADERS)
-        assert place.starts("tool") == []
-
-        # Without those that would break the fake itself, it runs once a person agreed, and only while it stays this.
-        harmless = {name: LOADERS[name] for name in ("NODE_OPTIONS", "GIT_SSH_COMMAND")}
-        write(harmless)
-        item = await waiting_item(hub, where, set(harmless))
+        await hub.until_state("tool", state="disabled", workspace=where)
+        item = await waiting_item(hub, where, {"MODE"})
         assert place.starts("tool") == []
         approval = {"workspace": where, "name": "tool", "digest": item["digest"]}
         code, _ = await hub.control("POST", "/v1/approve", body=approval)
         assert code == 200
         await hub.until_state("tool", workspace=where)
 
-        write({**harmless, "NODE_OPTIONS": "--require ./other.js"})
+        write_project(place, {"tool": {"MODE": "other"}})
+        code, _ = await hub.control("POST", "/v1/reconnect", body={"workspace": where})
+        assert code == 200
         await hub.until_state("tool", state="disabled", workspace=where)
         await eventually(lambda: not alive(place.starts("tool")[0]), timeout=8)
         assert len(place.starts("tool")) == 1

@@ -28,9 +28,11 @@ async def bridge(
     After it the process is gone by itself: its host closed the connection.
     """
     theirs: list[socket.socket] = []
+    ours: list[UNIXSocketStream] = []
     stdin = stdout = subprocess.PIPE
     if ends != "pipes":
         pairs = [socket.socketpair() for _ in range(1 if ends == "socket" else 2)]
+        ours = [await UNIXSocketStream.from_socket(pair[0]) for pair in pairs]
         theirs = [pair[1] for pair in pairs]
         stdin, stdout = theirs[0].fileno(), theirs[-1].fileno()
     process = await anyio.open_process(
@@ -49,12 +51,13 @@ async def bridge(
             assert process.stdin is not None and process.stdout is not None
             stream = StapledByteStream(process.stdin, process.stdout)
         else:
-            ours = [await UNIXSocketStream.from_socket(pair[0]) for pair in pairs]
             stream = ours[0] if ends == "socket" else StapledByteStream(ours[0], ours[-1])
         agent = Agent(stream)
         async with agent:
             agent.pid = process.pid
             yield agent
+        for stream_end in ours:
+            await stream_end.aclose()
         with anyio.fail_after(5):
             await process.wait()
     finally:

@@ -26,8 +26,9 @@ async def post_approve(hub: Hub, request: Request) -> Reply:
     Answers: `DecisionReport`; 404 for an unknown name, 409 when the entry is not the one that was shown any more.
     """
     body = read_body(request.body, ApproveBody)
-    hub.approve(body.workspace, body.name, body.digest)
-    return Reply(DecisionReport(name=body.name, workspace=body.workspace, state="approved"))
+    workspace = body.workspace or request.workspace
+    hub.approve(workspace, body.name, body.digest)
+    return Reply(DecisionReport(name=body.name, workspace=workspace, state="approved"))
 
 
 async def post_reject(hub: Hub, request: Request) -> Reply:
@@ -37,5 +38,6 @@ async def post_reject(hub: Hub, request: Request) -> Reply:
     Answers: `DecisionReport`; 404 for an unknown name.
     """
     body = read_body(request.body, RejectBody)
-    hub.reject(body.workspace, body.name)
-    return Reply(DecisionReport(name=body.name, workspace=body.workspace, state="rejected"))
+    workspace = body.workspace or request.workspace
+    hub.reject(workspace, body.name)
+    return Reply(DecisionReport(name=body.name, workspace=workspace, state="rejected"))

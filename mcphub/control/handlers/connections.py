@@ -16,4 +16,4 @@ async def post_reconnect(hub: Hub, request: Request) -> Reply:
     Answers: `ReconnectReport` with the names; 404 for an unknown name.
     """
     body = read_body(request.body, ReconnectBody)
-    return Reply(await hub.reconnect(body.workspace, body.name))
+    return Reply(await hub.reconnect(body.workspace or request.workspace, body.name))

@@ -26,4 +26,4 @@ async def post_call(hub: Hub, request: Request) -> Reply:
     Answers: `CallReport`, also when the tool or its server reports an error; 404 for an unknown tool.
     """
     body = read_body(request.body, CallBody)
-    return Reply(await hub.call(body.workspace, body.tool, one_line(body.arguments)))
+    return Reply(await hub.call(body.workspace or request.workspace, body.tool, one_line(body.arguments)))

@@ -1,0 +1,145 @@
+"""The socket file of control.sock."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from mcphub.control.listener import MAX_PATH, listening
+from mcphub.errors import ControlError
+
+
+def test_the_socket_is_for_its_owner_alone(path: str) -> None:
+    """Mode 0600 in a directory 0700, whatever the umask; the file is gone at the end and the directory stays."""
+    before = os.umask(0)
+    try:
+        with listening(path) as sock:
+            assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+            assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+            assert sock.getblocking() is False
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(path)
+    finally:
+        os.umask(before)
+    assert os.listdir(os.path.dirname(path)) == []
+
+
+def test_an_open_directory_is_closed(path: str) -> None:
+    """A directory that an older program left open is made 0700 before anything is in it."""
+    os.mkdir(os.path.dirname(path), 0o777)
+    os.chmod(os.path.dirname(path), 0o777)
+    with listening(path):
+        assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+
+
+def test_a_socket_left_behind_is_replaced(path: str) -> None:
+    """A daemon that was killed does not keep the next one from starting."""
+    code = "import os, socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); os._exit(0)"
+    os.mkdir(os.path.dirname(path))
+    subprocess.run([sys.executable, "-I", "-c", code, path], check=True, timeout=10)
+    assert os.path.exists(path)
+    with listening(path), socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
+
+
+def test_a_living_daemon_is_left_alone(path: str) -> None:
+    """The second one is told what to do, and the first keeps its socket."""
+    with listening(path) as first:
+        said = r"another mcphub daemon answers there\. Stop it with `mcphub stop`"
+        with pytest.raises(ControlError, match=said), listening(path):
+            pass
+        assert first.fileno() >= 0
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)
+
+
+def test_a_daemon_with_a_full_queue_lives(path: str) -> None:
+    """Busy is not gone."""
+    with listening(path):
+        waiting = []
+        while True:
+            client = socket.socket(socket.AF_UNIX)
+            client.setblocking(False)
+            waiting.append(client)
+            if client.connect_ex(path) == errno.EAGAIN:
+                break
+        with pytest.raises(ControlError, match="another mcphub daemon answers"), listening(path):
+            pass
+        for client in waiting:
+            client.close()
+
+
+def test_two_starts_at_once_do_not_remove_each_others_socket(path: str) -> None:
+    """Between looking and binding nobody else may do the same."""
+    os.mkdir(os.path.dirname(path), 0o700)
+    handle = os.open(os.path.dirname(path), os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with pytest.raises(ControlError, match="another mcphub daemon is starting"), listening(path):
+            pass
+    finally:
+        os.close(handle)
+    with listening(path):
+        pass
+
+
+def test_something_else_at_the_path_is_not_removed(path: str) -> None:
+    """Only a socket is ever unlinked."""
+    os.mkdir(os.path.dirname(path))
+    with open(path, "w") as file:
+        file.write("precious")
+    with pytest.raises(ControlError, match="not a socket"), listening(path):
+        pass
+    with open(path) as file:
+        assert file.read() == "precious"
+
+
+def test_a_directory_that_is_a_link_is_refused(path: str) -> None:
+    """Whoever may write the parent could point it anywhere."""
+    directory = os.path.dirname(path)
+    os.mkdir(directory + "-elsewhere")
+    os.symlink(directory + "-elsewhere", directory)
+    with pytest.raises(ControlError, match="not a directory itself"), listening(path):
+        pass
+
+
+def test_a_directory_of_somebody_else_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner could replace the socket."""
+    os.mkdir(os.path.dirname(path))
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(ControlError, match="not to uid 12345"), listening(path):
+        pass
+
+
+def test_a_path_that_does_not_fit_is_refused_with_its_length(path: str) -> None:
+    """The system's own error says neither the limit nor what to do."""
+    fitting = path + "x" * (MAX_PATH - len(path))
+    with listening(fitting):
+        pass
+    said = f"has {MAX_PATH + 1} bytes and the system allows {MAX_PATH}.*XDG_RUNTIME_DIR"
+    with pytest.raises(ControlError, match=said), listening(fitting + "x"):
+        pass
+
+
+def test_what_the_system_refuses_is_said(path: str) -> None:
+    """No traceback for a directory that cannot be made."""
+    with open(os.path.dirname(path), "w"):
+        pass
+    with pytest.raises(ControlError, match=f"cannot listen at {path}/x/y"), listening(path + "/x/y"):
+        pass
+
+
+def test_a_successors_socket_is_not_removed(path: str) -> None:
+    """A daemon that ends late leaves the file of the one that came after it."""
+    with listening(path):
+        os.unlink(path)
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(path)
+    assert os.path.exists(path)

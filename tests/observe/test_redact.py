@@ -1,0 +1,43 @@
+"""Secrets in text."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+from mcphub.observe.redact import Redactor
+from mcphub.spec import Secret
+
+
+def test_a_registered_value_is_masked_wherever_it_stands() -> None:
+    """C025: neither a plain value nor one that was quoted, JSON-escaped or percent-encoded on the way gets out."""
+    secrets = Redactor()
+    value = 'tok"1\\ä/ '
+    secrets.hide(Secret(value), "tok-2")
+    for form in (value, json.dumps(value), repr(value), quote(value, safe=""), "xtok-2x"):
+        cleaned = secrets.clean(f"a {form} b")
+        assert "tok" not in cleaned
+        assert "***" in cleaned
+
+
+def test_the_longest_value_is_masked_first() -> None:
+    """A secret that begins with another one must not leave its rest behind."""
+    secrets = Redactor()
+    secrets.hide("abcd")
+    secrets.hide("abcdefgh")
+    assert secrets.clean("abcdefgh abcd") == "*** ***"
+
+
+def test_a_key_of_several_lines_is_masked_line_by_line() -> None:
+    """C025: a program quotes a line of a key, not the whole."""
+    secrets = Redactor()
+    secrets.hide("-----BEGIN-----\nMIIEvQIBADANBg\n-----END-----\n")
+    assert secrets.clean("bad key MIIEvQIBADANBg") == "bad key ***"
+
+
+def test_short_values_are_left() -> None:
+    """`1` or `yes` in an environment must not blot out the log."""
+    secrets = Redactor()
+    secrets.hide("1", "yes", "")
+    assert secrets.clean("yes, 1 of 1") == "yes, 1 of 1"
+    assert "tok" not in repr(secrets)
