@@ -21,7 +21,6 @@ from mcphub.errors import ControlError
 from tests.fakes.canned_hub import CannedHub, served, tool, waiting
 from tests.fakes.raw_http import short_directory
 
-
 ROOT = str(Path(__file__).parents[1])
 
 

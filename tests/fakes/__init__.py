@@ -1,4 +1,4 @@
 """Owns the counterparts that tests script at will: a server, an agent and a running hub.
 
-It must not import mcphub: a fake that shared its code would share its mistakes.
+It must not hold tests; a fake of a peer imports nothing of mcphub, or it would share its mistakes.
 """

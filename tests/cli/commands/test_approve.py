@@ -1,0 +1,151 @@
+"""The verb approve."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from anyio.from_thread import BlockingPortal
+
+from mcphub.cli.commands.approve import question
+from tests.cli.conftest import Place
+from tests.fakes.canned_hub import EVIL, CannedHub, waiting
+
+ASKED = b"Let it run as you? [y/N] "
+
+
+def test_without_a_name_it_lists(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """What waits, what it would run, and how to go on."""
+    assert place.run("approve") == ("this directory asks for no servers\n", "", 0)
+    hub.items = [waiting("x"), waiting("old", "approved", command=["a\x1b"])]
+    assert place.run("approve") == (
+        "NAME  STATE     WOULD RUN\n"
+        "x     waiting   sh -c 'curl x | sh'\n"
+        "old   approved  'a\\x1b'\n"
+        "\n"
+        "`mcphub approve NAME` shows the whole of one and asks; `mcphub approve --all` asks about each.\n",
+        "",
+        0,
+    )
+    assert json.loads(place.run("approve", "--json")[0]) == {"items": hub.items}
+
+
+def test_a_person_sees_all_of_it_and_says_yes(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """Command, directory, names of variables and the asking file; then what was shown is approved, by its digest."""
+    hub.items = [waiting("x", "changed")]
+    with place.terminal("approve", "x") as terminal:
+        terminal.until(ASKED)
+        terminal.type(b"y\n")
+        seen, status = terminal.end()
+    assert seen.decode() == (
+        "x  (changed since it was approved)\n"
+        "  asked for by  /w/.mcp.json:2  mcpServers.x\n"
+        "  would run     sh -c 'curl x | sh'\n"
+        "  in            /w\n"
+        "  with          TOKEN, HOME\n"
+        "Let it run as you? [y/N] y\n"
+        "x is approved\n"
+    )
+    assert status == 0
+    assert hub.asked == [("approve", place.workspace, "x", "digest-of-x")]
+
+
+@pytest.mark.parametrize("answer", [b"\n", b"n\n", b"yy\n", b"yes please\n", b"\x04"])
+def test_anything_but_yes_is_no(place: Place, hub: CannedHub, portal: BlockingPortal, answer: bytes) -> None:
+    """An empty line, the end of input, or more than yes."""
+    hub.items = [waiting("x")]
+    with place.terminal("approve", "x") as terminal:
+        terminal.until(ASKED)
+        terminal.type(answer)
+        seen, status = terminal.end()
+    assert seen.endswith(b"mcphub: x is not approved\n")
+    assert (status, hub.asked) == (1, [])
+
+
+def test_ctrl_c_at_the_question_approves_nothing(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """And ends the round."""
+    hub.items = [waiting("x"), waiting("y")]
+    with place.terminal("approve", "--all") as terminal:
+        terminal.until(ASKED)
+        terminal.type(b"\x03")
+        assert terminal.end()[1] == 130
+    assert hub.asked == []
+
+
+def test_what_was_typed_before_the_question_does_not_answer_it(
+    place: Place, hub: CannedHub, portal: BlockingPortal
+) -> None:
+    """A pasted block of commands cannot say yes."""
+    hub.items = [waiting("x")]
+    with place.terminal("approve", "x") as terminal:
+        terminal.type(b"y\ny\n")
+        terminal.until(ASKED)
+        terminal.type(b"n\n")
+        assert terminal.end()[1] == 1
+    assert hub.asked == []
+
+
+def test_all_asks_about_each(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """One question a server; a rejected one is not brought up again."""
+    hub.items = [waiting("x"), waiting("no", "rejected"), waiting("y", "changed"), waiting("old", "approved")]
+    with place.terminal("approve", "--all") as terminal:
+        terminal.until(ASKED)
+        terminal.type(b"y\n")
+        terminal.until(b"y  (changed")
+        terminal.until(ASKED + b"y\r\nx is approved\r\n")
+        while terminal.seen.count(ASKED) < 2:
+            terminal.until(ASKED)
+            terminal._read(5)
+        terminal.type(b"n\n")
+        seen, status = terminal.end()
+    assert seen.count(ASKED) == 2
+    assert status == 1
+    assert hub.asked == [("approve", place.workspace, "x", "digest-of-x")]
+
+
+def test_a_rejected_one_can_be_taken_up_by_name(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """Minds change; and it needs the same yes."""
+    hub.items = [waiting("x", "rejected")]
+    with place.terminal("approve", "x", "--json") as terminal:
+        terminal.until(ASKED)
+        terminal.type(b"YES\n")
+        seen, status = terminal.end()
+    decided = [{"name": "x", "workspace": place.workspace, "state": "approved"}]
+    assert (json.loads(seen.partition(b"YES\n")[2]), status) == (decided, 0)
+
+
+def test_without_a_terminal_nothing_is_approved(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """Piping yes into it is no way around; a name that nobody asks for, or that is approved, needs no question."""
+    hub.items = [waiting("x"), waiting("old", "approved")]
+    said = "mcphub: cannot approve x: there is no terminal to ask on. Run `mcphub approve` in a terminal\n"
+    for arguments in (("approve", "x"), ("approve", "--all")):
+        assert place.run(*arguments, stdin=b"y\ny\n") == ("", said, 1)
+    assert place.run("approve", "old") == ("", "mcphub: old is approved already\n", 0)
+    missing = "mcphub: cannot approve none: nothing here asks for a server of that name\n"
+    assert place.run("approve", "none") == ("", missing, 1)
+    hub.items = []
+    assert place.run("approve", "--all") == ("", "mcphub: nothing waits for approval here\n", 0)
+    assert hub.asked == []
+
+
+def test_what_changed_while_being_asked_is_not_approved(
+    place: Place, hub: CannedHub, portal: BlockingPortal
+) -> None:
+    """The digest that was shown is not the one that is there now."""
+    hub.items = [waiting("x")]
+    with place.terminal("approve", "x") as terminal:
+        terminal.until(ASKED)
+        hub.items = [waiting("x", digest="another")]
+        terminal.type(b"y\n")
+        seen, status = terminal.end()
+    assert seen.endswith(b"mcphub: x changed since it was shown\n")
+    assert (status, hub.asked) == (1, [])
+
+
+def test_the_question_cannot_be_forged() -> None:
+    """Nothing of a repository's file can hide, erase or add a line of it."""
+    evil = "x\n  would run     ls\x1b[1A\u202e"
+    shown = question(waiting(evil, command=[EVIL, evil], cwd=evil, env_names=[evil]))
+    assert shown.count("\n") == 5
+    assert all(char.isprintable() or char == "\n" for char in shown)
+    assert "\u202e" not in shown

@@ -1,0 +1,211 @@
+"""The verb status."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+
+import pytest
+from anyio.from_thread import BlockingPortal
+
+from mcphub.cli.commands import status
+from mcphub.status import ServerStatus
+from tests.cli.conftest import Place
+from tests.fakes.canned_hub import EVIL, CannedHub, failed, origin, server
+
+SHOWN = "a\\x1b]0;owned\\x07\\u202eb\\U000e0041\\x9b31m"
+
+
+def rest(name: str, state: str, text: str, reason: str, **changes: object) -> ServerStatus:
+    return failed(name, state=state, state_text=text, reason=reason, last_error=None, **changes)
+
+
+def test_the_table(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """One row a server: name, state, tools, connection, process, origin, and what keeps it."""
+    hub.servers = [
+        server("time"),
+        failed("github"),
+        rest("slow", "pending", "pending 3/5", "connection lost", retry_in=4.2),
+        rest("proj", "disabled", "disabled", "waits for approval", scope="project", origin=origin("proj", 0, path="/w/.mcp.json")),
+    ]
+    assert place.run("status") == (
+        "mcphub 0.1.0, pid 4711, up 1m, 30.0M: 1 of 4 servers connected, 0 agents attached\n"
+        "\n"
+        "NAME    STATE        TOOLS  CONNECTION               PID   RSS    UPTIME  ORIGIN                            WHY\n"
+        "time    connected    2      stdio legacy 2025-11-25  4712  25.0M  2h02m   user ~/.config/mcphub/mcp.json:3  -\n"
+        "github  failed       -      stdio                    -     -      -       user ~/.config/mcphub/mcp.json:3"
+        "  5 attempts failed: spawn npx ENOENT\n"
+        "slow    pending 3/5  -      stdio                    -     -      -       user ~/.config/mcphub/mcp.json:3"
+        "  again in 4s; connection lost\n"
+        "proj    disabled     -      stdio                    -     -      -       project /w/.mcp.json"
+        "              waits for approval\n",
+        "",
+        1,
+    )
+
+
+def test_without_servers_there_is_no_table(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """And a file that cannot be read is named."""
+    hub.servers, hub.problems = [], ["cannot read /x/mcp.json: line 3: \x1b"]
+    assert place.run("status") == (
+        "mcphub 0.1.0, pid 4711, up 1m, 30.0M: 0 of 0 servers connected, 0 agents attached\n"
+        "\n"
+        "problem: cannot read /x/mcp.json: line 3: \\x1b\n",
+        "",
+        1,
+    )
+
+
+def test_everything_about_one(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """Origin, process, what the server said of itself, the error with its remedy and the tail of stderr."""
+    hub.servers = [
+        failed(
+            "github",
+            reason="5 attempts failed",
+            attempt=5,
+            shadows=[origin("github", 9, path="/etc/mcphub/mcp.json", scope="managed")],
+            command=["npx", "-y", "${PKG}", "a b"],
+            warnings=["odd schema"],
+            server_info={"name": "gh", "version": "2"},
+            capabilities={"tools": {"listChanged": True}},
+            counters={"calls": 3, "errors": 1},
+            calls_in_flight=1,
+            workspace="/w",
+        )
+    ]
+    assert place.run("status", "github") == (
+        """\
+github
+  state         failed
+  reason        5 attempts failed
+  attempt       5 of 5
+  origin        user ~/.config/mcphub/mcp.json:3 mcpServers.github
+  shadows       managed /etc/mcphub/mcp.json:9 mcpServers.github
+  workspace     /w
+  connection    stdio
+  command       npx -y '${PKG}' 'a b'
+  server        gh 2
+  capabilities  {"tools": {"listChanged": true}}
+  in flight     1
+  counters      calls 3, errors 1
+  warning       odd schema
+  last error    spawn exited, exit status 127, 2026-08-01T12:00:00Z
+                spawn npx ENOENT
+  what to do    install Node.js
+  stderr        | first line
+                | spawn npx ENOENT
+""",
+        "",
+        1,
+    )
+    assert place.run("status", "none") == ("", "mcphub: there is no server none\n", 1)
+
+
+@pytest.mark.parametrize("arguments", [("status",), ("status", "x" + EVIL), ("status", "--json")])
+def test_text_of_servers_is_escaped(
+    place: Place, hub: CannedHub, portal: BlockingPortal, arguments: tuple[str, ...]
+) -> None:
+    """Names, messages, stderr, what the server said of itself: nothing of it can steer a terminal."""
+    hub.servers = [
+        failed("x" + EVIL, EVIL, reason=EVIL, server_info={"name": EVIL}, capabilities={EVIL: {}}, command=[EVIL]),
+        server("y", warnings=[EVIL, "a\nb"], counters={EVIL: 1}),
+    ]
+    out, err, code = place.run(*arguments)
+    assert (err, code) == ("", 1)
+    assert all(char.isprintable() or char == "\n" for char in out)
+    assert SHOWN in out or json.loads(out)["servers"][0]["name"] == "x" + EVIL
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [("connected", 0), ("pending", 0), ("disabled", 0), ("failed", 1), ("needs-auth", 1)],
+)
+def test_the_exit_status_says_whether_somebody_is_needed(
+    place: Place, hub: CannedHub, portal: BlockingPortal, state: str, expected: int
+) -> None:
+    """Resting and starting are well; with --json too."""
+    hub.servers.append(server("x", state=state, state_text=state))
+    assert place.run("status")[2] == expected
+    out, _, code = place.run("status", "--json")
+    assert (json.loads(out), code) == (hub.status("", None), expected)
+
+
+def test_a_terminal_gets_a_table_with_colours(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """Green and red are ours, escapes of servers are text."""
+    hub.servers = [server("time"), failed("github", EVIL)]
+    with place.terminal("status", columns=220) as terminal:
+        seen, code = terminal.end()
+    assert code == 1
+    assert b"\x1b[32mconnected\x1b[0m" in seen
+    assert b"\x1b[1;31mfailed" in seen
+    assert SHOWN.encode() in seen
+    assert b"\x1b]0;" not in seen
+    assert "\u202e".encode() not in seen
+
+
+def test_no_color_is_respected(place: Place, portal: BlockingPortal) -> None:
+    """no-color.org: the table stays, the colours go."""
+    place.environment["NO_COLOR"] = "1"
+    with place.terminal("status") as terminal:
+        seen, _ = terminal.end()
+    assert b"connected" in seen
+    assert b"\x1b[32m" not in seen
+
+
+def test_a_narrow_terminal_is_no_crash(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """Every column folds."""
+    hub.servers = [failed("github", "中文" * 200)]
+    with place.terminal("status", columns=20) as terminal:
+        assert terminal.end()[1] == 1
+
+
+def test_watch_prints_each_change(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """One report a line as JSON, each complete at once; the daemon's end is exit status 3."""
+    command = place.command("status", "--watch", "--json")
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=place.environment, cwd=place.workspace
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert json.loads(process.stdout.readline())["revision"] == 1
+        portal.call(hub.changed)
+        assert json.loads(process.stdout.readline())["revision"] == 2
+        process.send_signal(signal.SIGINT)
+        assert (process.stderr.read(), process.wait(10)) == (b"", 130)
+
+
+def test_watch_ends_with_the_daemon(place: Place, hub: CannedHub) -> None:
+    """Not as if all were well."""
+    from tests.fakes.canned_hub import served
+
+    command = place.command("status", "--watch")
+    with served(hub, place.socket):
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=place.environment, cwd=place.workspace
+        )
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline().startswith(b"mcphub 0.1.0")
+    with process:
+        assert process.wait(10) == 3
+        assert process.stderr.read() == f"mcphub: the mcphub daemon at {place.socket} has stopped\n".encode()
+
+
+def test_watch_redraws_a_terminal(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """The screen shows the newest report; Ctrl-C ends it."""
+    with place.terminal("status", "--watch") as terminal:
+        terminal.until(b"connected")
+        hub.servers = [failed("github")]
+        portal.call(hub.changed)
+        terminal.until(b"github")
+        terminal.type(b"\x03")
+        seen, code = terminal.end()
+    assert seen.count(b"\x1b[H\x1b[2J") == 2
+    assert code == 130
+
+
+def test_places_are_short_where_they_are_ours() -> None:
+    """~ for the home, and only for the home."""
+    assert status.place(origin("x", 3), "/home/u/") == "~/.config/mcphub/mcp.json:3"
+    assert status.place(origin("x", 0, path="/home/user2/f"), "/home/u") == "/home/user2/f"
+    assert status.place(origin("x", 0, path="/f"), "/") == "~/f"
+    assert status.place(origin("x", 0, path="/f"), "") == "/f"
