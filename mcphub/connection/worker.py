@@ -136,6 +136,9 @@ class Worker:
     def post(self, event: Event) -> None:
         """Let something happen to this instance; takes effect in its own task."""
         self._move(event)
+        if self.client is not None and not isinstance(self.state, Connected) and not self.client.gone:
+            asked = isinstance(event, Asked)
+            self.client.gone = "it was reconnected on request" if asked else "it was removed, or its entry changed"
         self._wake.set()
         if self._scope is not None and not isinstance(self.state, Connected):
             self._scope.cancel()

@@ -138,6 +138,11 @@ class AgentListener:
                     wire.abort()
                     await wire.closed.wait()
             self._gateway.leave(session)
+            if handed is not None:
+                try:
+                    sock.send(b"end\n")  # so that the bridge can tell an orderly end from a death
+                except OSError:
+                    pass  # the bridge went first
             self._trim()
 
 

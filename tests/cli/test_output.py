@@ -21,7 +21,7 @@ def test_a_table_is_aligned_and_safe() -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(None, ""), (0, "0B"), (1023, "1023B"), (1024, "1.0K"), (26214400, "25.0M"), (200 * 2**20, "200M"), (2**42, "4096G")],
+    [(None, ""), (1023, "1023B"), (1024, "1.0K"), (25 << 20, "25.0M"), (200 << 20, "200M"), (1 << 42, "4096G")],
 )
 def test_sizes(count: int | None, text: str) -> None:
     """Three digits say enough."""

@@ -40,10 +40,10 @@ class Terminal:
         finally:
             os.close(sub)
 
-    def until(self, text: bytes, seconds: float = 10) -> bytes:
-        """Everything seen so far, once `text` is among it."""
+    def until(self, text: bytes, seconds: float = 10, times: int = 1) -> bytes:
+        """Everything seen so far, once `text` has come so many times."""
         deadline = time.monotonic() + seconds
-        while text not in self.seen:
+        while self.seen.count(text) < times:
             if not self._read(deadline - time.monotonic()):
                 raise AssertionError(f"{text!r} did not come: {self.seen!r}")
         return self.seen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from typing import Any
 
 import pytest
 from anyio.from_thread import BlockingPortal
@@ -12,12 +13,12 @@ from anyio.from_thread import BlockingPortal
 from mcphub.cli.commands import status
 from mcphub.status import ServerStatus
 from tests.cli.conftest import Place
-from tests.fakes.canned_hub import EVIL, CannedHub, failed, origin, server
+from tests.fakes.canned_hub import EVIL, CannedHub, failed, origin, served, server
 
 SHOWN = "a\\x1b]0;owned\\x07\\u202eb\\U000e0041\\x9b31m"
 
 
-def rest(name: str, state: str, text: str, reason: str, **changes: object) -> ServerStatus:
+def rest(name: str, state: str, text: str, reason: str, **changes: Any) -> ServerStatus:
     return failed(name, state=state, state_text=text, reason=reason, last_error=None, **changes)
 
 
@@ -27,22 +28,17 @@ def test_the_table(place: Place, hub: CannedHub, portal: BlockingPortal) -> None
         server("time"),
         failed("github"),
         rest("slow", "pending", "pending 3/5", "connection lost", retry_in=4.2),
-        rest("proj", "disabled", "disabled", "waits for approval", scope="project", origin=origin("proj", 0, path="/w/.mcp.json")),
+        rest("proj", "disabled", "disabled", "waits", scope="project", origin=origin("proj", 0, path="/w/.mcp.json")),
     ]
-    assert place.run("status") == (
-        "mcphub 0.1.0, pid 4711, up 1m, 30.0M: 1 of 4 servers connected, 0 agents attached\n"
-        "\n"
-        "NAME    STATE        TOOLS  CONNECTION               PID   RSS    UPTIME  ORIGIN                            WHY\n"
-        "time    connected    2      stdio legacy 2025-11-25  4712  25.0M  2h02m   user ~/.config/mcphub/mcp.json:3  -\n"
-        "github  failed       -      stdio                    -     -      -       user ~/.config/mcphub/mcp.json:3"
-        "  5 attempts failed: spawn npx ENOENT\n"
-        "slow    pending 3/5  -      stdio                    -     -      -       user ~/.config/mcphub/mcp.json:3"
-        "  again in 4s; connection lost\n"
-        "proj    disabled     -      stdio                    -     -      -       project /w/.mcp.json"
-        "              waits for approval\n",
-        "",
-        1,
-    )
+    table = """\
+NAME    STATE        TOOLS  CONNECTION               PID   RSS    UPTIME  ORIGIN                            WHY
+time    connected    2      stdio legacy 2025-11-25  4712  25.0M  2h02m   user ~/.config/mcphub/mcp.json:3  -
+github  failed       -      stdio                    -     -      -       user ~/.config/mcphub/mcp.json:3  {}
+slow    pending 3/5  -      stdio                    -     -      -       user ~/.config/mcphub/mcp.json:3  {}
+proj    disabled     -      stdio                    -     -      -       project /w/.mcp.json              waits
+""".format("5 attempts failed: spawn npx ENOENT", "again in 4s; connection lost")
+    head = "mcphub 0.1.0, pid 4711, up 1m, 30.0M: 1 of 4 servers connected, 0 agents attached\n\n"
+    assert place.run("status") == (head + table, "", 1)
 
 
 def test_without_servers_there_is_no_table(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
@@ -176,8 +172,6 @@ def test_watch_prints_each_change(place: Place, hub: CannedHub, portal: Blocking
 
 def test_watch_ends_with_the_daemon(place: Place, hub: CannedHub) -> None:
     """Not as if all were well."""
-    from tests.fakes.canned_hub import served
-
     command = place.command("status", "--watch")
     with served(hub, place.socket):
         process = subprocess.Popen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from mcphub.cli.commands import stop
 from mcphub.cli.commands.stop import ended
 from tests.cli.conftest import ROOT, Place
+from tests.fakes.canned_hub import CannedHub, served
 
 
 @pytest.fixture
@@ -54,11 +56,11 @@ def test_polling_sees_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_daemon_that_does_not_end_is_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit status 1, and the pid to look for."""
+    """Exit status 1, and the pid to look for. The process that serves here is this one."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", place.root)
     monkeypatch.setattr(stop, "PATIENCE", 0.01)
-    monkeypatch.setattr(stop.ControlClient, "__init__", lambda self: None)
-    monkeypatch.setattr(stop.ControlClient, "stop", lambda self: {"pid": os.getpid()})
-    assert stop.run(None) == 1  # type: ignore[arg-type]
+    with served(CannedHub(), place.socket):
+        assert stop.run(argparse.Namespace(json=False)) == 1
     assert f"(pid {os.getpid()}) is still shutting down after 0.01 s" in capsys.readouterr().err
