@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
@@ -53,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
     configured = configure(args.log_level, form=args.log_format)
     ready = _Ready(args.ready_fd)
     try:
-        anyio.run(_run, ready, backend="asyncio")
+        anyio.run(_run, ready, lambda values: configured.hide(*values), backend="asyncio")
         return 0
     except (ConfigError, ControlError) as e:
         ready.failed(str(e))
@@ -106,13 +106,13 @@ class _Ready:
             self._fd = None
 
 
-async def _run(ready: _Ready) -> None:
+async def _run(ready: _Ready, hide: Callable[[Iterable[str]], None]) -> None:
     stop = anyio.Event()
     where = places()
     become_subreaper()
     async with Launcher() as launcher, anyio.create_task_group() as tasks:
         tasks.start_soon(_signals, stop)
-        async with _serving(where, launcher, stop):
+        async with _serving(where, launcher, stop, hide):
             ready.listening()
             gc.collect()
             gc.freeze()  # what start-up made stays: the collector need not look at it again
@@ -123,7 +123,9 @@ async def _run(ready: _Ready) -> None:
 
 
 @asynccontextmanager
-async def _serving(where: Places, launcher: Launcher, stop: anyio.Event) -> AsyncIterator[None]:
+async def _serving(
+    where: Places, launcher: Launcher, stop: anyio.Event, hide: Callable[[Iterable[str]], None]
+) -> AsyncIterator[None]:
     """Everything between the first part that is built and the last that is taken down."""
     batch = Batch()
     sink = _Sink()
@@ -145,7 +147,7 @@ async def _serving(where: Places, launcher: Launcher, stop: anyio.Event) -> Asyn
         settings.logs.stderr_bytes,
     )
     catalog = Catalog(settings.names.max_length)
-    workspaces = Workspaces(supervisor, where, os.environ, lambda: gateway.refresh())
+    workspaces = Workspaces(supervisor, where, os.environ, lambda: gateway.refresh(), hide)
     gateway = Gateway(supervisor, catalog, workspaces.visible, settings.lists.wait)
     sink.gateway = gateway
     listener = AgentListener(gateway, workspaces, batch, _log, _report, _Trim())
@@ -160,7 +162,7 @@ async def _serving(where: Places, launcher: Launcher, stop: anyio.Event) -> Asyn
             loaded = await workspaces.start()
             # The servers start while this is imported; it is the largest part of our own start-up.
             control_server = await anyio.to_thread.run_sync(_control_server)
-            for problem in loaded.problems():
+            for problem in (*loaded.problems(), *loaded.warnings()):
                 log.warning("%s", problem)
             async with anyio.create_task_group() as agents:
                 agents.start_soon(_follow, supervisor, gateway)

@@ -86,6 +86,7 @@ class RunningHub:
             servers=servers,
             sessions=self._sessions(),
             problems=list(dict.fromkeys(problems)),
+            warnings=list(dict.fromkeys(w for one in peeked.values() for w in one.warnings())),
         )
 
     def _rows(self, loaded: dict[str, Loaded]) -> list[ServerStatus]:
@@ -231,7 +232,7 @@ class RunningHub:
             worker = self._supervisor.workers.get(key)
             if worker is not None:
                 dropped += worker.stderr.dropped
-                out += worker.stderr.tail(lines)
+                out += worker.stderr_tail(lines)
         return LogsReport(name=name, dropped=dropped, lines=out)
 
     # --- approval ----------------------------------------------------------------------------------------------------

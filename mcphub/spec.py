@@ -41,6 +41,10 @@ class Secret(str):
         return "'***'"
 
 
+#: Shorter values are too common in ordinary text to be masked wherever they occur.
+SHORTEST_SECRET = 6
+
+
 @dataclass(frozen=True, slots=True)
 class StdioSpec:
     """A program that speaks MCP on stdin and stdout.

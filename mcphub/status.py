@@ -83,13 +83,15 @@ class SessionStatus(TypedDict):
 
 
 class StatusReport(TypedDict):
-    """`GET /v1/status`. `problems` are files that cannot be read at all, and warnings about them."""
+    """`GET /v1/status`. `problems` are files, or parts of them, that cannot be used; `warnings` say what is used but
+    probably not as its writer meant it."""
 
     revision: int
     daemon: DaemonStatus
     servers: list[ServerStatus]
     sessions: list[SessionStatus]
     problems: list[str]
+    warnings: list[str]
 
 
 class ToolStatus(TypedDict):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from mcphub.errors import ConfigError
+from mcphub.spec import SHORTEST_SECRET, StdioSpec
 
 from .environment import hub_environment, parse_environment
 from .layer import keep_last_good
@@ -46,8 +47,23 @@ class Loaded:
         return changed(self.stamps)
 
     def problems(self) -> tuple[str, ...]:
-        """All there is to say about files, as `StatusReport.problems` wants it."""
-        return (*(problem.message for problem in self.resolved.problems), *self.notes, *self.resolved.warnings)
+        """What cannot be used as it is written, as `StatusReport.problems` wants it."""
+        return (*(problem.message for problem in self.resolved.problems), *self.notes)
+
+    def warnings(self) -> tuple[str, ...]:
+        """What is used, but probably not as its writer meant it, as `StatusReport.warnings` wants it."""
+        return self.resolved.warnings
+
+    def secrets(self) -> frozenset[str]:
+        """Values that must not be seen in a log: those of entries' `env`, and arguments that held a variable."""
+        found: set[str] = set()
+        for one in self.resolved.servers.values():
+            transport = one.spec.transport if one.spec is not None else None
+            if isinstance(transport, StdioSpec):
+                found |= {str(value) for value in transport.env.values()}
+                pairs = zip(transport.args, transport.shown[1:], strict=False)
+                found |= {str(arg) for arg, shown in pairs if arg != shown}
+        return frozenset(value for value in found if len(value) >= SHORTEST_SECRET)
 
 
 def load(workspace: str, env: Mapping[str, str], places: Places, *, previous: Loaded | None = None) -> Loaded:

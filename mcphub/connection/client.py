@@ -13,7 +13,7 @@ import anyio
 import msgspec
 
 from mcphub.channel import Channel, Data
-from mcphub.errors import JSONRPCError, TransportError
+from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.correlate import Pending, Waiter
 from mcphub.protocol.envelope import HUB_META
@@ -27,6 +27,8 @@ NOISE_LINES_AFTER = 20_000
 NOISE_BYTES_AFTER = 16 << 20
 #: Parts from this size on are not copied into the frame.
 LARGE = 1 << 15
+#: Data of an error that the hub itself looks at.
+MAX_ERROR_DATA = 1 << 16
 #: How often deadlines are looked at while anything waits, seconds.
 SWEEP = 0.5
 
@@ -58,13 +60,13 @@ class Reply:
         self.idle = 0.0
         self.event = anyio.Event()
         self.result: bytes = b""
-        self.error: JSONRPCError | TransportError | None = None
+        self.error: JSONRPCError | TransportError | RemoteProtocolError | None = None
 
     def answered(self, env: Envelope) -> None:
         if env.error:
             e = jsonrpc.read_error(env.error)
             data: Any = None
-            if e.data:
+            if 0 < len(e.data) <= MAX_ERROR_DATA:
                 try:
                     data = msgspec.json.decode(e.data)
                 except (msgspec.DecodeError, RecursionError):
@@ -75,7 +77,7 @@ class Reply:
         self.event.set()
 
     def unanswered(self, kind: str, message: str) -> None:
-        self.error = TransportError(message, kind=kind)
+        self.error = RemoteProtocolError(message) if kind == "unreadable" else TransportError(message, kind=kind)
         self.event.set()
 
     def progressed(self, params: Raw) -> None:
@@ -154,7 +156,9 @@ class Client:
         return mid
 
     async def request(self, method: str, params: bytes = b"", *, timeout: float) -> bytes:
-        """Send a request and await its result as bytes. Raises JSONRPCError, TransportError (kind timeout, lost)."""
+        """Send a request and await its result as bytes. When the waiting is cancelled the server is told, but for
+        `initialize`, which must not be cancelled. Raises JSONRPCError, RemoteProtocolError, TransportError (kind
+        timeout, lost)."""
         if self.over:
             raise TransportError(self.gone or "the connection is closed")
         reply = Reply(self._loop.time() + timeout)
@@ -162,7 +166,10 @@ class Client:
         try:
             await reply.event.wait()
         except BaseException:
-            self.withdraw(mid, "")
+            if method == "initialize":
+                self._pending.take(mid)
+            else:
+                self.withdraw(mid, "")
             raise
         if reply.error is not None:
             raise reply.error
@@ -170,7 +177,7 @@ class Client:
 
     async def probe(self, params: bytes, limit: float, late: Waiter) -> bytes | None:
         """Send `server/discover` with these params and await its result; None after `limit` seconds of silence, and
-        whatever comes later goes to `late`. Raises JSONRPCError, TransportError."""
+        whatever comes later goes to `late`. Raises JSONRPCError, RemoteProtocolError, TransportError."""
         if self.over:
             raise TransportError(self.gone or "the connection is closed")
         reply = Reply(float("inf"))
@@ -269,6 +276,9 @@ class Client:
             return
         shown = bytes(line[:120]).decode("utf-8", "replace")
         self._note(e.kind, f"{e}: {shown!r}")
+        waiter = self._pending.take(jsonrpc.broken_reply_to(line))
+        if waiter is not None:
+            waiter.unanswered("unreadable", f"the server's answer cannot be read: {e}")
         if e.kind == "content-length" and not self.ready:
             self._fail("content_length", str(e))
             return

@@ -34,10 +34,11 @@ from mcphub.connection.machine import (
     transition,
 )
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
+from mcphub.observe.redact import Redactor
 from mcphub.protocol import era, jsonrpc
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.protocol.versions import Era
-from mcphub.spec import InstanceKey, ServerSpec
+from mcphub.spec import SHORTEST_SECRET, InstanceKey, ServerSpec, StdioSpec
 from mcphub.transport import TRANSPORTS
 from mcphub.transport.link import Link, Surroundings
 from mcphub.transport.stderr import StderrRing
@@ -87,6 +88,9 @@ class Worker:
         self.spec = spec
         self.key = spec.key()
         self.stderr = StderrRing(stderr_bytes)
+        self._redact = Redactor()
+        if isinstance(spec.transport, StdioSpec):
+            self._redact.hide(*(v for v in spec.transport.env.values() if len(v) >= SHORTEST_SECRET))
         self.client: Client | None = None
         self.facts: Facts | None = None
         self.tools: tuple[bytes, ...] = ()
@@ -122,6 +126,10 @@ class Worker:
 
     def view(self) -> View:
         return View(self.key, self.spec, self.state, self.facts, self.tools, self.listed, self.pid)
+
+    def stderr_tail(self, lines: int) -> list[str]:
+        """The last lines of its stderr, fit to be shown: the values of its `env` are masked, whoever printed them."""
+        return [self._redact.clean(line) for line in self.stderr.tail(lines)]
 
     def counters(self) -> Mapping[str, int]:
         """Odd things counted since the worker began, over all its connections."""
@@ -349,7 +357,7 @@ class Worker:
             self._move(Faulted(generation, fault))
 
     def _fault(self, kind: FaultKind, phase: str, message: str, code: int | None = None) -> Fault:
-        return Fault(kind, phase, message, code, tuple(self.stderr.tail(5)), _wall_clock())
+        return Fault(kind, phase, message, code, tuple(self.stderr_tail(5)), _wall_clock())
 
     def _too_slow(self, client: Client, phase: str) -> Fault:
         what = {"spawn": "the start", "handshake": "server/discover and initialize", "list": "tools/list"}[phase]
@@ -375,7 +383,7 @@ class Worker:
         before = {"handshake": " before the handshake ended", "list": " before it listed its tools"}.get(phase, "")
         if code is not None:
             how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
-            tail = self.stderr.tail(1)
+            tail = self.stderr_tail(1)
             text = f"the server {how}{before}" + (f"; stderr: {tail[0]}" if tail else "")
             return self._fault(FaultKind.EXITED, phase, text, code)
         return self._fault(FaultKind.LOST, phase, f"the server closed its stdout{before}: {client.gone}".rstrip(": "))

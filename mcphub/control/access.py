@@ -8,14 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """The process at the other end as the kernel reports it; `pid` is None where the system does not say."""
-
-    uid: int
-    gid: int
-    pid: int | None
+from mcphub.transport.peer import Peer
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from mcphub.control.access import may_connect
-from mcphub.control.peer import peer_of
 from mcphub.control.wire import write_error
+from mcphub.transport.peer import peer_of
 
 #: Bytes of request line and headers together.
 MAX_HEAD = 64 * 1024

@@ -19,8 +19,8 @@ from mcphub.control.app import build_app
 from mcphub.control.http_protocol import ControlProtocol, ControlState
 from mcphub.control.hub import Hub
 from mcphub.control.interrupt import Interruptible
-from mcphub.control.listener import listening
 from mcphub.control.routes import ROUTES
+from mcphub.transport.unix_socket import listening
 
 #: Seconds that open requests get to end in order.
 GRACE = 1.0

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import msgspec
 
-from mcphub.control.access import Peer
 from mcphub.errors import ControlError
+from mcphub.transport.peer import Peer
 
 #: The word for each HTTP status that the API answers with; the message is for people, this is for programs.
 KINDS: Mapping[int, str] = {

@@ -108,14 +108,17 @@ class AgentCall:
             self._caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INVALID_PARAMS, e.message, bytes(e.data)))
         elif self.meta.modern and (-32019 <= code <= -32000 or code == -32042):
             # These codes have no fixed meaning (or are forbidden) in the modern era; the original stays readable.
-            original = msgspec.json.encode({"code": code, "message": e.message})
-            data = b'{"dev.mcphub/upstream":%b}' % original
+            data = b'{"dev.mcphub/upstream":%b}' % jsonrpc.error_object(code, e.message, bytes(e.data))
             self._caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INTERNAL_ERROR, e.message, data))
         else:
-            self._caller.send(b"".join((b'{"jsonrpc":"2.0","id":', self.mid, b',"error":', memoryview(raw), b"}\n")))
+            # Written anew: what the server sent need not be an error object at all.
+            self._caller.send(jsonrpc.error_frame(self.mid, code, e.message, bytes(e.data)))
 
     def unanswered(self, kind: str, message: str) -> None:
         self._caller.calls.pop(self.mid, None)
+        if kind == "unreadable":
+            self.error(kind, f"the server {self.server} answered {self.tool}, but {message}; it may have had effects")
+            return
         if kind == "timeout":
             text = f"the server {self.server} did not answer {self.tool} within {self.idle:g} s"
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from mcphub.protocol.jsonrpc import Envelope, Raw
+from mcphub.protocol.jsonrpc import MAX_ID_DIGITS, Envelope, Raw
 
 
 class Waiter(Protocol):
@@ -16,7 +16,7 @@ class Waiter(Protocol):
 
     #: Monotonic seconds; moved on by progress, never past `hard`.
     deadline: float
-    #: Seconds without progress that are allowed.
+    #: Seconds without progress that are allowed; 0 = progress moves nothing.
     idle: float
 
     @property
@@ -26,7 +26,7 @@ class Waiter(Protocol):
         """The reply; its payload is valid during the call only."""
 
     def unanswered(self, kind: str, message: str) -> None:
-        """No reply will come; `kind` as in errors.TransportError."""
+        """No reply will come; `kind` as in errors.TransportError, or `unreadable`: it came and cannot be read."""
 
     def progressed(self, params: Raw) -> None:
         """A progress notification for this request."""
@@ -52,15 +52,15 @@ class Pending:
         ours ("07", null). A canonical decimal string of one of our ids is accepted."""
         if type(mid) is int:
             return self.waiting.pop(mid, None)
-        if type(mid) is str and mid.isascii() and mid.isdecimal() and str(int(mid)) == mid:
+        if type(mid) is str and len(mid) <= MAX_ID_DIGITS and mid.isascii() and mid.isdecimal() and mid[0] != "0":
             return self.waiting.pop(int(mid), None)
         return None
 
     def progress(self, token: object, now: float) -> Waiter | None:
-        """The waiter a progress notification belongs to; its deadline moves."""
+        """The waiter a progress notification belongs to; its deadline moves, never nearer."""
         waiter = self.waiting.get(token) if type(token) is int else None
-        if waiter is not None:
-            waiter.deadline = min(now + waiter.idle, waiter.hard)
+        if waiter is not None and waiter.idle:
+            waiter.deadline = max(waiter.deadline, min(now + waiter.idle, waiter.hard))
         return waiter
 
     def overdue(self, now: float) -> list[tuple[int, Waiter]]:

@@ -43,10 +43,13 @@ MODERN_HEAD = b'{"resultType":"complete","_meta":{%b}' % RESULT_META
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
-_HOP_KEYS = frozenset({"progressToken", PREFIX + "related-task"})
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _string = msgspec.json.Decoder(str).decode
 _TOKEN = msgspec.json.Decoder(int | str).decode
+_NULL = Raw(b"null")
+_EMPTY_STRING = Raw(b'""')
+#: Characters of an agent's name that are kept.
+MAX_CLIENT = 100
 
 
 class InvalidMeta(ValueError):
@@ -80,21 +83,24 @@ NO_META = RequestMeta()
 
 
 def read_request_meta(raw: bytes) -> RequestMeta:
-    """A request's `_meta` object. Raises InvalidMeta, UnsupportedVersion (only for modern requests)."""
+    """A request's `_meta` object; null counts as none. Raises InvalidMeta, UnsupportedVersion (only for modern
+    requests)."""
+    if raw == b"null":
+        return NO_META
     try:
         fields = _members(raw)
     except (msgspec.DecodeError, RecursionError):
         raise InvalidMeta("`_meta` is not an object") from None
     modern = VERSION_KEY in fields or CAPABILITIES_KEY in fields
     token = b""
-    if "progressToken" in fields:
+    if bytes(fields.get("progressToken", _NULL)) != b"null":
         token = bytes(fields["progressToken"])
         try:
             _TOKEN(token)
         except (msgspec.DecodeError, RecursionError):
             raise InvalidMeta("`progressToken` is neither a string nor an integer") from None
     carried = b",".join(
-        [quote(k) + b":" + bytes(v) for k, v in fields.items() if k not in _HOP_KEYS and not k.startswith(PREFIX)]
+        [quote(k) + b":" + bytes(v) for k, v in fields.items() if k != "progressToken" and not k.startswith(PREFIX)]
     )
     if not modern:
         return RequestMeta(progress_token=token, carried=carried) if token or carried else NO_META
@@ -120,9 +126,9 @@ def read_request_meta(raw: bytes) -> RequestMeta:
     client = ""
     if CLIENT_INFO_KEY in fields:
         try:
-            client = str(msgspec.json.decode(fields[CLIENT_INFO_KEY]).get("name", ""))
-        except (msgspec.DecodeError, AttributeError, RecursionError):
-            raise InvalidMeta(f"{CLIENT_INFO_KEY} is not an object") from None
+            client = _string(_members(fields[CLIENT_INFO_KEY]).get("name", _EMPTY_STRING))[:MAX_CLIENT]
+        except (msgspec.DecodeError, RecursionError):
+            raise InvalidMeta(f"{CLIENT_INFO_KEY} is not an object with a name") from None
     return RequestMeta(True, version, token, level, carried, client)
 
 
@@ -148,7 +154,9 @@ class UnsupportedResult(ValueError):
 
 _COMPLETE_TAIL = b',"resultType":"complete"}'
 _LEGACY_UNKNOWN = re.compile(rb'"(?:resultType|_meta|ttlMs|cacheScope|structuredContent)"').search
+# A key may be written with escapes; those of other letters than a key's own need no care.
 _NEEDS_WORK = re.compile(rb'"(?:resultType|_meta)"').search
+_ESCAPED_LETTER = re.compile(rb"\\u00[567]").search
 _LEGACY_WORK = re.compile(rb'"resultType"').search
 #: Results above this size are scanned at both ends only where nothing depends on the middle.
 _WINDOW = 4096
@@ -176,9 +184,9 @@ def result_parts(result: memoryview, from_modern: bool, to_modern: bool) -> tupl
             body = body[: -len(_COMPLETE_TAIL)]
             if _LEGACY_UNKNOWN(body) is None:
                 return (body + b"}",)
-    elif to_modern and not from_modern and _NEEDS_WORK(result) is None:
-        rest = result[1:]
-        return (MODERN_HEAD + b"}",) if bytes(rest[:8]).strip(b" \t\r\n") == b"}" else (MODERN_HEAD + b",", rest)
+    elif to_modern and not from_modern and _NEEDS_WORK(result) is None and _ESCAPED_LETTER(result) is None:
+        if bytes(result[1:8]).lstrip(b" \t\r\n")[:1] == b'"':  # not empty
+            return (MODERN_HEAD + b",", result[1:])
     return _rebuild(result, to_modern)
 
 
@@ -188,8 +196,8 @@ def _rebuild(result: memoryview, to_modern: bool) -> tuple[Data, ...]:
     except (msgspec.DecodeError, RecursionError):
         raise UnsupportedResult("unreadable") from None
     kind = fields.pop("resultType", None)
-    if kind is not None and bytes(kind) != b'"complete"':
-        raise UnsupportedResult(bytes(kind)[:64].decode("utf-8", "replace").strip('"'))
+    if kind is not None and bytes(kind) != b'"complete"' and not _says_complete(kind):
+        raise UnsupportedResult(bytes(kind[:64]).decode("utf-8", "replace").strip('"'))
     meta = fields.pop("_meta", None)
     kept = b""
     if meta is not None:
@@ -199,7 +207,6 @@ def _rebuild(result: memoryview, to_modern: bool) -> tuple[Data, ...]:
             )
         except (msgspec.DecodeError, RecursionError):
             kept = b""
-    parts: list[Data] = []
     if to_modern:
         head = b'{"resultType":"complete","_meta":{' + RESULT_META + (b"," + kept if kept else b"") + b"}"
     else:
@@ -209,18 +216,28 @@ def _rebuild(result: memoryview, to_modern: bool) -> tuple[Data, ...]:
         if structured is not None and bytes(memoryview(structured)[:1]) != b"{":
             del fields["structuredContent"]
         head = b"{" + (b'"_meta":{' + kept + b"}" if kept else b"")
-    first = head == b"{"
+    parts: list[Data] = []
+    small: list[Data] = [head]
+    comma = b"" if head == b"{" else b","
     for key, value in fields.items():
-        head += (b"" if first else b",") + quote(key) + b":"
-        first = False
         view = memoryview(value)
+        small += [comma, quote(key), b":"]
+        comma = b","
         if len(view) < _WINDOW:
-            head += bytes(view)
+            small.append(view)
         else:
-            parts += [head, view]
-            head = b""
-    parts.append(head + b"}")
+            parts += [b"".join(small), view]
+            small = []
+    small.append(b"}")
+    parts.append(b"".join(small))
     return tuple(parts)
+
+
+def _says_complete(kind: Raw) -> bool:
+    try:
+        return _string(kind) == "complete"
+    except msgspec.DecodeError:
+        return False
 
 
 def error_data(kind: str, server: str, **more: str) -> bytes:

@@ -58,8 +58,18 @@ class NotAMessage(RemoteProtocolError):
         self.kind = kind
 
 
+#: What a canonical decimal of an id of ours is at most; longer ones need not be read, and Python refuses to.
+MAX_ID_DIGITS = 20
+#: Elements of a batch: they are handled in one turn of the loop.
+MAX_BATCH = 1000
+#: Commas of a line that is read in full, which bounds its values, what they cost in memory, and the time it takes.
+MAX_COMMAS = 1_000_000
+
+
 _decode = msgspec.json.Decoder(Envelope).decode
 _decode_error = msgspec.json.Decoder(ErrorObject).decode
+_raw_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_elements = msgspec.json.Decoder(list[Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 # What a compact envelope costs besides its id, method and payload; a blank after each colon and comma (Python's json)
@@ -91,6 +101,8 @@ def decode(line: memoryview | bytes) -> Envelope:
         if not payload:
             payload = len(env.error)
             shape = _ERROR
+            if not payload:
+                return repair(line)
     else:
         payload = len(env.params)
         if mid is UNSET:
@@ -102,8 +114,10 @@ def decode(line: memoryview | bytes) -> Envelope:
         payload += len(str(mid))
     elif type(mid) is str:
         payload += len(mid) + 2
+    elif mid is None or method is None:
+        return repair(line)
     over = size - payload - shape[0]
-    if (over and over != shape[1]) or env.jsonrpc != "2.0" or mid is None:
+    if (over and over != shape[1]) or env.jsonrpc != "2.0":
         return repair(line)
     try:
         # Raw passes what is not UTF-8; an agent must never get it as if it were data.
@@ -159,7 +173,8 @@ def _members(text: str) -> list[tuple[str, str]]:
 def repair(line: memoryview | bytes) -> Envelope:
     """The slow path of `decode`: accepts what can be understood without guessing. Raises NotAMessage for the rest.
 
-    Accepted: BOM, white space, a whole float as id (7.0), lone surrogates inside payloads (become U+FFFD).
+    Accepted: BOM, white space, a whole float as id (7.0), lone surrogates inside payloads and the method (become
+    U+FFFD), null for a member that is missing (`"error":null` beside a result).
     Refused: duplicate members of the envelope, NaN and Infinity, a missing `jsonrpc`, ids of another type.
     """
     data = bytes(line)
@@ -175,6 +190,8 @@ def repair(line: memoryview | bytes) -> Envelope:
         if data[:15].lower() == b"content-length:":
             raise NotAMessage("the peer speaks Content-Length framing, not MCP stdio", "content-length")
         raise NotAMessage("a line that is not JSON-RPC", "noise")
+    if data.count(b",") > MAX_COMMAS:
+        raise NotAMessage("too many values for a line that must be looked at twice", "json")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as e:
@@ -186,21 +203,20 @@ def repair(line: memoryview | bytes) -> Envelope:
         raise NotAMessage(f"not strict JSON: {cause}", "json") from None
     fields = dict(pairs)
     if fields.get("jsonrpc") != '"2.0"':
-        raise NotAMessage('JSON without "jsonrpc":"2.0"', "noise")
+        kind = "envelope" if fields.keys() & {"id", "method", "result", "error"} else "noise"
+        raise NotAMessage('JSON without "jsonrpc":"2.0"', kind)
     known = [k for k, _ in pairs if k in ("jsonrpc", "id", "method", "params", "result", "error")]
     if len(known) != len(set(known)):
         raise NotAMessage("duplicate members in the envelope", "envelope")
     env = Envelope(jsonrpc="2.0")
     if "id" in fields:
         env.id = _read_id(fields["id"])
-    if "method" in fields:
-        try:
-            method = json.loads(fields["method"])
-        except ValueError:
-            method = None
-        if not isinstance(method, str):
+    if fields.get("method", "null") != "null":
+        if fields["method"][0] != '"':
             raise NotAMessage("`method` is not a string", "envelope")
-        env.method = method
+        env.method = json.loads(_SURROGATES.sub(_replace_lone, fields["method"]))
+    if fields.get("error") == "null" and "result" in fields:
+        del fields["error"]
     for name in ("params", "result", "error"):
         if name in fields:
             setattr(env, name, Raw(_SURROGATES.sub(_replace_lone, fields[name]).encode("utf-8")))
@@ -214,37 +230,69 @@ def _replace_lone(m: re.Match[str]) -> str:
 
 
 def _read_id(text: str) -> Id | None:
-    try:
-        value = json.loads(text)
-    except ValueError as e:
-        raise NotAMessage(f"`id` cannot be read: {e}", "envelope") from None
-    if value is None:
+    if text == "null":
         return None
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, bool):
-        raise NotAMessage("`id` is a boolean", "envelope")
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
+    if text[0] == '"':
+        if _SURROGATES.sub(_replace_lone, text) != text:
+            raise NotAMessage("`id` holds half a surrogate pair, which no answer could repeat", "envelope")
+        return str(json.loads(text))
+    if text[0] in "-0123456789" and len(text) <= 4 * MAX_ID_DIGITS:
+        value: int | float = json.loads(text)
+        # Above 2**53 a float may stand for another integer than the peer meant.
+        if isinstance(value, int) or (value.is_integer() and abs(value) <= 2**53):
+            return int(value)
     raise NotAMessage("`id` is neither a string nor an integer", "envelope")
 
 
+_BROKEN_REPLY = re.compile(
+    rb'[ \t\r]*\{[ \t]*"jsonrpc"[ \t]*:[ \t]*"2\.0"[ \t]*,[ \t]*"id"[ \t]*:[ \t]*"?([1-9][0-9]{0,18})"?[ \t]*,'
+    rb'[ \t]*"(?:result|error)"[ \t]*:'
+)
+
+
+def broken_reply_to(line: memoryview | bytes) -> int | None:
+    """The id of ours that a line without meaning answers, when its beginning says so: `repair` has refused the line
+    (NaN, invalid UTF-8, cut short), and whoever waits for this answer waits in vain."""
+    found = _BROKEN_REPLY.match(line[:200])
+    return int(found[1]) if found is not None else None
+
+
 def split_batch(line: memoryview | bytes) -> list[bytes]:
-    """The elements of a JSON-RPC batch (2025-03-26 only), each as its own bytes. Raises NotAMessage."""
+    """The elements of a JSON-RPC batch (2025-03-26 only), each as its own bytes. Raises NotAMessage.
+
+    An array inside the array comes as `null`, which is no message either: batches do not nest.
+    """
+    data = bytes(line)
+    if data.count(b",") > MAX_COMMAS // 10:
+        raise NotAMessage("the batch is too long", "envelope")
     try:
-        return [bytes(x) for x in msgspec.json.decode(line, type=list[Raw])]
+        parts = _elements(data)
     except (msgspec.DecodeError, RecursionError) as e:
         raise NotAMessage(f"not a JSON array: {e}", "json") from None
+    if len(parts) > MAX_BATCH:
+        raise NotAMessage(f"the batch has {len(parts)} messages, more than {MAX_BATCH}", "envelope")
+    return [b"null" if bytes(part[:1]) == b"[" else bytes(part) for part in map(memoryview, parts)]
 
 
 def read_error(raw: Raw) -> ErrorObject:
-    """The `error` member, read leniently: what is not an error object becomes one that says so."""
+    """The `error` member, read leniently: what can be told of it is kept, so that the outcome is always an object with
+    an integer code and a text."""
     try:
         return _decode_error(raw)
     except (msgspec.DecodeError, RecursionError):
-        return ErrorObject(INTERNAL_ERROR, "the peer sent an error that is no JSON-RPC error object")
+        pass
+    found = ErrorObject(INTERNAL_ERROR, "the peer sent an error that is no JSON-RPC error object")
+    try:
+        fields = _raw_members(raw)
+    except (msgspec.DecodeError, RecursionError):
+        fields = {"message": raw}  # some peers send the text alone
+    for name, kind in (("code", int), ("message", str)):
+        try:
+            setattr(found, name, msgspec.json.decode(fields[name], type=kind))
+        except (msgspec.DecodeError, KeyError, RecursionError):
+            pass
+    found.data = fields.get("data", EMPTY)
+    return found
 
 
 def quote(value: str) -> bytes:
@@ -264,12 +312,14 @@ def result_frame(mid: bytes, result: Data) -> bytes:
     return b"".join((b'{"jsonrpc":"2.0","id":', mid, b',"result":', result, b"}\n"))
 
 
+def error_object(code: int, message: str, data: bytes = b"") -> bytes:
+    """An `error` member; `data` is raw JSON or empty."""
+    return b'{"code":%d,"message":%b%b}' % (code, _encode(message), b',"data":' + data if data else b"")
+
+
 def error_frame(mid: bytes, code: int, message: str, data: bytes = b"") -> bytes:
     """An error response frame; `mid` is the id as JSON, `data` raw JSON or empty."""
-    body = b'{"code":%d,"message":%b' % (code, _encode(message))
-    if data:
-        body += b',"data":' + data
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}}\n' % (mid, body)
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (mid, error_object(code, message, data))
 
 
 def notification_frame(method: str, params: bytes = b"") -> bytes:

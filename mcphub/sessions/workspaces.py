@@ -6,7 +6,7 @@ is in use while a session or a question holds it, and a little longer, so that a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 import anyio
@@ -24,10 +24,16 @@ LINGER = 10.0
 
 
 class Workspaces:
-    """The workspaces in use, "" among them always. `changed` is called when what is visible may be another set."""
+    """The workspaces in use, "" among them always. `changed` is called when what is visible may be another set; `hide`
+    gets the values that no log may show, before anything is started with them."""
 
     def __init__(
-        self, supervisor: Supervisor, places: Places, env: Mapping[str, str], changed: Callable[[], None]
+        self,
+        supervisor: Supervisor,
+        places: Places,
+        env: Mapping[str, str],
+        changed: Callable[[], None],
+        hide: Callable[[Iterable[str]], None],
     ) -> None:
         self.loaded: dict[str, Loaded] = {}
         self.decisions: Decisions = {}
@@ -37,6 +43,7 @@ class Workspaces:
         self._places = places
         self._env = env
         self._changed = changed
+        self._hide = hide
         self._users: dict[str, int] = {}
         self._visible: dict[str, dict[str, InstanceKey]] = {}
         self._left: dict[str, float] = {}
@@ -118,6 +125,8 @@ class Workspaces:
     def _apply(self) -> None:
         resolved = {workspace: one.resolved for workspace, one in self.loaded.items()}
         self._visible = {workspace: dict(visible(one)) for workspace, one in resolved.items()}
+        for one in self.loaded.values():
+            self._hide(one.secrets())
         self._supervisor.want(desired_state(resolved, self.decisions))
         self._changed()
 

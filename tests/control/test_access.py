@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcphub.control.access import Access, OpenAccess, OwnerAccess, Peer, may_connect, refusal
+from mcphub.control.access import Access, OpenAccess, OwnerAccess, may_connect, refusal
+from mcphub.transport.peer import Peer
 
 
 @pytest.mark.parametrize(

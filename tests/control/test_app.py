@@ -10,12 +10,13 @@ import anyio
 import pytest
 from starlette.types import Message
 
-from mcphub.control.access import OpenAccess, OwnerAccess, Peer
+from mcphub.control.access import OpenAccess, OwnerAccess
 from mcphub.control.app import build_app
 from mcphub.control.hub import Hub
 from mcphub.control.routes import Answer, Route, Stream
 from mcphub.control.wire import Reply, Request
 from mcphub.errors import ControlError
+from mcphub.transport.peer import Peer
 from tests.fakes.canned_hub import CannedHub
 from tests.fakes.raw_http import answer, ask, exchange, request
 

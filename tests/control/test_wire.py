@@ -7,7 +7,6 @@ import json
 import msgspec
 import pytest
 
-from mcphub.control.access import Peer
 from mcphub.control.wire import (
     KINDS,
     ApproveBody,
@@ -23,6 +22,7 @@ from mcphub.control.wire import (
     write_report,
 )
 from mcphub.errors import ControlError
+from mcphub.transport.peer import Peer
 
 
 def test_bodies_are_read_by_their_types() -> None:

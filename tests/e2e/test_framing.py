@@ -162,7 +162,7 @@ async def test_lines_that_are_no_utf8(agent: Agent) -> None:
 async def test_latin_1_inside_an_answer(agent: Agent) -> None:
     """C052: an answer with a byte that is no UTF-8 is refused, never repaired into other text, and never waited for."""
     line = answer(CONTENT % "caf\xe9") + "\n"
-    response = await do(agent, "plain", write64(line.encode("latin-1")))
+    response = await do(agent, "plain", write64(line.encode("latin-1")), timeout=5)
     assert "error" in response, response
     assert text(await agent.call("mcp__plain__echo", {"text": "next"})) == "next"
 
@@ -170,7 +170,7 @@ async def test_latin_1_inside_an_answer(agent: Agent) -> None:
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
 async def test_constants_that_are_no_json(agent: Agent, constant: str) -> None:
     """C054: NaN and Infinity are the server's fault and reach nobody."""
-    response = await do(agent, "plain", {"write": answer(f'{{"content":[],"v":{constant}}}') + "\n"})
+    response = await do(agent, "plain", {"write": answer(f'{{"content":[],"v":{constant}}}') + "\n"}, timeout=5)
     assert "error" in response, response
 
 

@@ -171,7 +171,12 @@ class CannedHub:
             control_socket="/run/c",
         )
         return StatusReport(
-            revision=self.revision, daemon=daemon, servers=rows, sessions=[], problems=list(self.problems)
+            revision=self.revision,
+            daemon=daemon,
+            servers=rows,
+            sessions=[],
+            problems=list(self.problems),
+            warnings=[],
         )
 
     async def wait_newer(self, revision: int) -> int:

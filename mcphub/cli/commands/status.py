@@ -115,6 +115,7 @@ def overview(report: StatusReport, home: str) -> str:
 
 def problems(report: StatusReport) -> str:
     lines = [f"problem: {output.line(problem)}\n" for problem in report["problems"]]
+    lines += [f"warning: {output.line(warning)}\n" for warning in report["warnings"]]
     return "".join(["\n", *lines]) if lines else ""
 
 

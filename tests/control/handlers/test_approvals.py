@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mcphub.control.access import Peer
 from mcphub.control.handlers.approvals import get_approvals, post_approve, post_reject
 from mcphub.control.wire import Request
 from mcphub.errors import ControlError
+from mcphub.transport.peer import Peer
 from tests.fakes.canned_hub import CannedHub, waiting
 
 pytestmark = pytest.mark.anyio

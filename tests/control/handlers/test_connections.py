@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mcphub.control.access import Peer
 from mcphub.control.handlers.connections import post_reconnect
 from mcphub.control.wire import Request
+from mcphub.transport.peer import Peer
 from tests.fakes.canned_hub import CannedHub, server
 
 pytestmark = pytest.mark.anyio

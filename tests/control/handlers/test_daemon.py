@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from mcphub.control.access import Peer
 from mcphub.control.handlers.daemon import post_stop
 from mcphub.control.wire import Request
 from mcphub.errors import ControlError
+from mcphub.transport.peer import Peer
 from tests.fakes.canned_hub import CannedHub
 
 pytestmark = pytest.mark.anyio

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mcphub.control.access import Peer
 from mcphub.control.handlers.logs import get_logs
 from mcphub.control.wire import Request
+from mcphub.transport.peer import Peer
 from tests.fakes.canned_hub import CannedHub
 
 pytestmark = pytest.mark.anyio

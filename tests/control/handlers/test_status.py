@@ -8,11 +8,11 @@ from typing import Any
 import anyio
 import pytest
 
-from mcphub.control.access import Peer
 from mcphub.control.handlers import status
 from mcphub.control.handlers.status import get_status, watch_status
 from mcphub.control.wire import Request
 from mcphub.errors import ControlError
+from mcphub.transport.peer import Peer
 from tests.fakes.canned_hub import CannedHub, server
 
 pytestmark = pytest.mark.anyio

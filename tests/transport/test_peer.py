@@ -6,8 +6,7 @@ import os
 import socket
 import struct
 
-from mcphub.control.access import Peer
-from mcphub.control.peer import peer_of, read_ucred, read_xucred
+from mcphub.transport.peer import Peer, peer_of, read_ucred, read_xucred
 
 
 def test_the_kernel_names_this_process() -> None:

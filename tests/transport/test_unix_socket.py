@@ -1,4 +1,4 @@
-"""The socket file of control.sock."""
+"""The socket file of a listening Unix socket."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
-from mcphub.control.listener import MAX_PATH, listening
-from mcphub.errors import ControlError
+from mcphub.errors import ConfigError
+from mcphub.transport.unix_socket import MAX_PATH, listening
+from tests.fakes.raw_http import short_directory
+
+
+@pytest.fixture
+def path() -> Iterator[str]:
+    with short_directory() as directory:
+        yield f"{directory}/agent/agent.sock"
 
 
 def test_the_socket_is_for_its_owner_alone(path: str) -> None:
@@ -53,7 +61,7 @@ def test_a_living_daemon_is_left_alone(path: str) -> None:
     """The second one is told what to do, and the first keeps its socket."""
     with listening(path) as first:
         said = r"another mcphub daemon answers there\. Stop it with `mcphub stop`"
-        with pytest.raises(ControlError, match=said), listening(path):
+        with pytest.raises(ConfigError, match=said), listening(path):
             pass
         assert first.fileno() >= 0
         with socket.socket(socket.AF_UNIX) as client:
@@ -70,7 +78,7 @@ def test_a_daemon_with_a_full_queue_lives(path: str) -> None:
             waiting.append(client)
             if client.connect_ex(path) == errno.EAGAIN:
                 break
-        with pytest.raises(ControlError, match="another mcphub daemon answers"), listening(path):
+        with pytest.raises(ConfigError, match="another mcphub daemon answers"), listening(path):
             pass
         for client in waiting:
             client.close()
@@ -82,7 +90,7 @@ def test_two_starts_at_once_do_not_remove_each_others_socket(path: str) -> None:
     handle = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        with pytest.raises(ControlError, match="another mcphub daemon is starting"), listening(path):
+        with pytest.raises(ConfigError, match="another mcphub daemon is starting"), listening(path):
             pass
     finally:
         os.close(handle)
@@ -95,7 +103,7 @@ def test_something_else_at_the_path_is_not_removed(path: str) -> None:
     os.mkdir(os.path.dirname(path))
     with open(path, "w") as file:
         file.write("precious")
-    with pytest.raises(ControlError, match="not a socket"), listening(path):
+    with pytest.raises(ConfigError, match="not a socket"), listening(path):
         pass
     with open(path) as file:
         assert file.read() == "precious"
@@ -106,7 +114,7 @@ def test_a_directory_that_is_a_link_is_refused(path: str) -> None:
     directory = os.path.dirname(path)
     os.mkdir(directory + "-elsewhere")
     os.symlink(directory + "-elsewhere", directory)
-    with pytest.raises(ControlError, match="not a directory itself"), listening(path):
+    with pytest.raises(ConfigError, match="not a directory itself"), listening(path):
         pass
 
 
@@ -114,7 +122,7 @@ def test_a_directory_of_somebody_else_is_refused(path: str, monkeypatch: pytest.
     """Its owner could replace the socket."""
     os.mkdir(os.path.dirname(path))
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    with pytest.raises(ControlError, match="not to uid 12345"), listening(path):
+    with pytest.raises(ConfigError, match="not to uid 12345"), listening(path):
         pass
 
 
@@ -124,7 +132,7 @@ def test_a_path_that_does_not_fit_is_refused_with_its_length(path: str) -> None:
     with listening(fitting):
         pass
     said = f"has {MAX_PATH + 1} bytes and the system allows {MAX_PATH}.*XDG_RUNTIME_DIR"
-    with pytest.raises(ControlError, match=said), listening(fitting + "x"):
+    with pytest.raises(ConfigError, match=said), listening(fitting + "x"):
         pass
 
 
@@ -132,7 +140,7 @@ def test_what_the_system_refuses_is_said(path: str) -> None:
     """No traceback for a directory that cannot be made."""
     with open(os.path.dirname(path), "w"):
         pass
-    with pytest.raises(ControlError, match=f"cannot listen at {path}/x/y"), listening(path + "/x/y"):
+    with pytest.raises(ConfigError, match=f"cannot listen at {path}/x/y"), listening(path + "/x/y"):
         pass
 
 
