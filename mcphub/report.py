@@ -147,6 +147,8 @@ def row(
         base.update({"state": "pending", "state_text": "pending (idle)", "reason": IDLE})
         return base
     state, text, reason, attempt, retry_in = _state(worker.state, worker.attempts, now)
+    if state == "pending" and worker.pid is not None and (tail := worker.stderr_tail(1)):
+        reason = f"{reason}; stderr: {tail[0]}"  # what a slow first start is doing
     base.update(
         {
             "state": state,

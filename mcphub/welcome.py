@@ -12,7 +12,7 @@ from typing import Any
 
 from mcphub import __version__
 from mcphub.errors import JSONRPCError
-from mcphub.protocol.versions import ALL
+from mcphub.protocol.versions import MODERN
 
 NAME = "welcome"
 _NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -44,7 +44,7 @@ def server(mcp_json: str, status: Callable[[], list[str]]) -> Callable[[str, dic
         match method:
             case "server/discover":
                 meta = {"_meta": {"io.modelcontextprotocol/serverInfo": info}}
-                said = {"supportedVersions": list(ALL), "capabilities": capabilities}
+                said = {"supportedVersions": list(MODERN), "capabilities": capabilities}
                 return {**complete, **meta, **said, "ttlMs": 0, "cacheScope": "private"}
             case "tools/list":
                 listed = [

@@ -48,7 +48,7 @@ venv_install() {
     fi
     rm -f "$stamp"
     printf '%s\n' "installing mcphub${extra:+ and the $extra tools} into .venv" >&2
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --editable ".${extra:+[$extra]}" ||
+    .venv/bin/python -m pip install -qq --disable-pip-version-check --no-input --editable ".${extra:+[$extra]}" ||
         fail "cannot install mcphub into .venv: see the message above; once it is solved, run this again"
     printf '%s\n' "$wanted $extra" >"$stamp"
 }

@@ -23,7 +23,6 @@ HELD_ELSEWHERE = {
     "hub.py": "answers from a running daemon; every test of tests/e2e reads it over the control socket",
     "sessions/bridge.py": "a program of its own; tests/e2e/test_connect.py runs it with every kind of stdin and stdout",
     "sessions/handover.py": "takes descriptors of another process; tests/e2e/test_connect.py hands them over",
-    "cli/commands/serve.py": "one call; tests/e2e starts every daemon with it",
 }
 
 #: Names that say nothing about what is inside.

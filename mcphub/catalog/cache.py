@@ -43,7 +43,7 @@ class Catalog:
         shown = [views[key] for key in visible.values() if key in views]
         stamp = (
             tuple(visible),
-            tuple((v.key, v.listed, isinstance(v.state, Connected)) for v in shown),
+            tuple((v.key, v.tools, isinstance(v.state, Connected)) for v in shown),
         )
         known = self._merged.get(workspace)
         if known is not None and known[0] == stamp:

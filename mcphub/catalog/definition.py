@@ -1,26 +1,46 @@
 """Owns one tool definition on its way from a server to agents: read, cleaned, rendered for each era.
 
-It must not know names of other servers or connections. Schemas pass untouched, as bytes.
+It must not know names of other servers or connections. Schemas pass untouched, as bytes, but for keywords of a wrong
+type, on which a strict agent would lose the whole list.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import msgspec
 
-from mcphub.protocol.jsonrpc import Raw, quote
+from mcphub.protocol.jsonrpc import UNSET, Raw, UnsetType, quote
 
-_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_string = msgspec.json.Decoder(str).decode
-_flags = msgspec.json.Decoder(dict[str, object]).decode
-_type = msgspec.json.Decoder(dict[str, Raw]).decode
+
+class _Icon(msgspec.Struct):
+    src: str
+    mimeType: str | UnsetType = UNSET
+    sizes: list[str] | UnsetType = UNSET
+    theme: Literal["light", "dark"] | UnsetType = UNSET
+
+
+def _reader(kind: Any) -> Callable[[bytes], Any]:
+    return msgspec.json.Decoder(kind).decode
+
+
+_members: Callable[[bytes], dict[str, Raw]] = _reader(dict[str, Raw])
+_string: Callable[[bytes], str] = _reader(str)
+_bool: Callable[[bytes], bool] = _reader(bool)
+_icons: Callable[[bytes], list[_Icon]] = _reader(list[_Icon])
+_strings: Callable[[bytes], list[str]] = _reader(list[str])
+_UNREADABLE = (msgspec.DecodeError, RecursionError)
 
 # ESC, C0 (but tab and newline), DEL, C1, and Unicode tag characters: nothing a person or model should be shown.
 _UNCLEAN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\U000e0000-\U000e007f]")
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 #: Definitions above this many are not listed; a server that sends more is broken or hostile.
 MAX_TOOLS = 10_000
+#: Warnings about one list; more of them are only counted.
+MAX_WARNINGS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +64,26 @@ class Definition:
 
 
 def _is_object_schema(raw: bytes) -> bool:
+    return _says(_members(raw).get("type"), "object")
+
+
+def _says(raw: Raw | None, text: str) -> bool:
     try:
-        kind = _type(raw).get("type")
-    except (msgspec.DecodeError, RecursionError):
+        return raw is not None and _string(raw) == text
+    except msgspec.DecodeError:
         return False
-    return kind is not None and bytes(kind) == b'"object"'
 
 
-def _cleaned(raw: Raw) -> tuple[str, bytes, int]:
-    """A string member without unclean characters: (text, JSON, how many were removed). Raises DecodeError."""
-    text = _string(raw)
-    clean, n = _UNCLEAN.subn("", text)
-    return clean, quote(clean) if n else bytes(raw), n
+def _object(fields: dict[str, Raw]) -> bytes:
+    return b"{" + b",".join([quote(k) + b":" + bytes(v) for k, v in fields.items()]) + b"}"
 
 
 def read_definitions(tools: tuple[bytes, ...]) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
     """The usable definitions of one list, in its order, and warnings.
 
     A missing, null, `true` or typeless inputSchema becomes `{"type":"object"}`; another top-level type drops that
-    tool; a duplicate that is identical counts once, a different one is dropped and named. The rest is always listed.
+    tool; a duplicate that is identical counts once, a different one is dropped and named; a member of a wrong type is
+    left out. The rest is always listed.
     """
     out: dict[str, Definition] = {}
     raws: dict[str, bytes] = {}
@@ -74,7 +95,7 @@ def read_definitions(tools: tuple[bytes, ...]) -> tuple[tuple[Definition, ...], 
         try:
             fields = _members(raw)
             name = _string(fields["name"])
-        except (msgspec.DecodeError, KeyError, RecursionError):
+        except (*_UNREADABLE, KeyError):
             warnings.append("a tool without a name, or that is no object, was dropped")
             continue
         shown = _UNCLEAN.sub("", name)[:80]
@@ -86,57 +107,118 @@ def read_definitions(tools: tuple[bytes, ...]) -> tuple[tuple[Definition, ...], 
                 warnings.append(f"tool {shown}: listed twice with different definitions; the first is used")
             continue
         raws[name] = raw
-        definition = _read(name, shown, fields, warnings)
+        definition = _Reader(name, shown, warnings).read(fields)
         if definition is not None:
             out[name] = definition
+    if len(warnings) > MAX_WARNINGS:
+        warnings[MAX_WARNINGS:] = [f"{len(warnings) - MAX_WARNINGS} more warnings about the list of tools"]
     return tuple(out.values()), tuple(warnings)
 
 
-def _read(name: str, shown: str, fields: dict[str, Raw], warnings: list[str]) -> Definition | None:
-    schema = bytes(fields.get("inputSchema", Raw(b"null")))
-    if schema in (b"null", b"true"):
-        kind: bytes | None = None
-    else:
-        try:
-            found = _type(schema).get("type")
-            kind = None if found is None else bytes(found)
-        except (msgspec.DecodeError, RecursionError):
-            warnings.append(f"tool {shown}: dropped, its inputSchema is no object schema")
+class _Reader:
+    """Reads one definition; what it cannot use it leaves out and says so."""
+
+    def __init__(self, name: str, shown: str, warnings: list[str]) -> None:
+        self.name = name
+        self.shown = shown
+        self.warnings = warnings
+        self.removed = 0
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(f"tool {self.shown}: {text}")
+
+    def read(self, fields: dict[str, Raw]) -> Definition | None:
+        schema = self.input_schema(bytes(fields.get("inputSchema", Raw(b"null"))))
+        if schema is None:
             return None
-    if kind is None:
-        warnings.append(f"tool {shown}: inputSchema has no type, taken as an object")
-        body = b"" if schema in (b"null", b"true") else schema.strip()[1:-1].strip()
-        schema = b'{"type":"object"' + (b"," + body if body else b"") + b"}"
-    elif kind != b'"object"':
-        found_type = kind.decode("utf-8", "replace")[:40]
-        warnings.append(f"tool {shown}: dropped, its inputSchema has the top-level type {found_type}")
-        return None
-    members: list[tuple[bytes, bytes]] = []
-    texts = {"title": "", "description": ""}
-    removed = 0
-    read_only = False
-    for key, value in fields.items():
-        if key in ("name", "execution"):
-            continue  # `execution` speaks of tasks on the server's hop
-        encoded = bytes(value)
-        if key == "inputSchema":
-            continue
-        if key in texts:
+        members: list[tuple[bytes, bytes]] = []
+        texts = {"title": "", "description": ""}
+        read_only = False
+        for key, value in fields.items():
+            if key in ("name", "execution", "inputSchema") or bytes(memoryview(value)[:4]) == b"null":
+                continue  # `execution` speaks of tasks on the server's hop
+            encoded = bytes(value)
             try:
-                texts[key], encoded, n = _cleaned(value)
-                removed += n
-            except msgspec.DecodeError:
-                continue  # null or of another type
-        elif key == "annotations":
-            try:
-                hints = _flags(value)
-                read_only = hints.get("readOnlyHint") is True and hints.get("destructiveHint") is not True
-            except (msgspec.DecodeError, RecursionError):
+                if key in texts:
+                    texts[key], encoded = self.text(value)
+                elif key == "annotations":
+                    encoded, read_only = self.annotations(value)
+                elif key == "icons":
+                    _icons(value)
+                elif key == "_meta":
+                    _members(value)
+                elif key == "outputSchema":
+                    encoded = self.keywords(encoded, _members(value), "outputSchema")
+            except _UNREADABLE:
+                self.warn(f"its {key} is of a wrong type and left out")
                 continue
-        elif encoded == b"null":
-            continue
-        members.append((quote(key), encoded))
-    members.append((b'"inputSchema"', schema))
-    if removed:
-        warnings.append(f"tool {shown}: {removed} control characters removed from its texts")
-    return Definition(name, tuple(members), texts["title"], texts["description"], read_only)
+            members.append((quote(key), encoded))
+        members.append((b'"inputSchema"', schema))
+        if self.removed:
+            self.warn(f"{self.removed} control characters removed from its texts")
+        return Definition(self.name, tuple(members), texts["title"], texts["description"], read_only)
+
+    def input_schema(self, raw: bytes) -> bytes | None:
+        if raw in (b"null", b"true"):
+            self.warn("inputSchema has no type, taken as an object")
+            return b'{"type":"object"}'
+        try:
+            fields = _members(raw)
+        except _UNREADABLE:
+            self.warn("dropped, its inputSchema is no object schema")
+            return None
+        kind = fields.get("type")
+        if kind is None:
+            self.warn("inputSchema has no type, taken as an object")
+            fields = {"type": Raw(b'"object"'), **fields}
+            raw = _object(fields)
+        elif not _says(kind, "object"):
+            shown = _UNCLEAN.sub("", bytes(memoryview(kind)[:40]).decode("utf-8", "replace"))
+            self.warn(f"dropped, its inputSchema has the top-level type {shown}")
+            return None
+        return self.keywords(raw, fields, "inputSchema")
+
+    def keywords(self, raw: bytes, fields: dict[str, Raw], where: str) -> bytes:
+        """The schema without top-level keywords that are of another type than every dialect says."""
+        wrong = []
+        for key, reader in (("$schema", _string), ("required", _strings), ("properties", _members)):
+            try:
+                if key in fields:
+                    reader(fields[key])
+            except _UNREADABLE:
+                wrong.append(key)
+        properties = _members(fields["properties"]) if "properties" in fields and "properties" not in wrong else {}
+        sound = {k: v for k, v in properties.items() if bytes(memoryview(v)[:1]) in b"{tf"}
+        if not wrong and len(sound) == len(properties):
+            return raw
+        if any(bytes(fields[key]) != b"null" for key in wrong) or len(sound) < len(properties):
+            self.warn(f"its {where} has keywords of a wrong type, which are left out")
+        if properties:
+            fields = {**fields, "properties": Raw(_object(sound))}
+        return _object({k: v for k, v in fields.items() if k not in wrong})
+
+    def annotations(self, raw: Raw) -> tuple[bytes, bool]:
+        """(JSON, whether it says that it only reads and does not say that it destroys)."""
+        kept: dict[str, Raw] = {}
+        hints: dict[str, bool] = {}
+        changed = False
+        for key, value in _members(raw).items():
+            try:
+                if key in _HINTS:
+                    hints[key] = _bool(value)
+                elif key == "title":
+                    before, (_, encoded) = self.removed, self.text(value)
+                    changed = changed or self.removed != before
+                    value = Raw(encoded)
+            except msgspec.DecodeError:
+                changed = True
+                continue
+            kept[key] = value
+        encoded = _object(kept) if changed else bytes(raw)
+        return encoded, hints.get("readOnlyHint", False) and not hints.get("destructiveHint", False)
+
+    def text(self, raw: Raw) -> tuple[str, bytes]:
+        """A string without unclean characters, and as JSON. Raises DecodeError."""
+        clean, n = _UNCLEAN.subn("", _string(raw))
+        self.removed += n
+        return clean, quote(clean) if n else bytes(raw)

@@ -12,12 +12,16 @@ from collections.abc import Sequence
 
 DEFAULT_MAX_LENGTH = 64
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
-_HASH = 6
+#: Hex digits at the end of a name that must be told apart, and of one for which those were not enough.
+_DIGITS = (0, 6, 12, 20)
 
 
-def _hashed(server: str, tool: str, plain: str, most: int) -> str:
-    digest = hashlib.sha256(f"{server}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
-    return f"{plain[: most - _HASH - 1]}_{digest}"
+def _name(server: str, tool: str, plain: str, most: int, level: int) -> str:
+    if not level:
+        return plain
+    digits = _DIGITS[level]
+    digest = hashlib.sha256(f"{server}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()[:digits]
+    return f"{plain[: most - digits - 1]}_{digest}"
 
 
 def exposed_names(
@@ -25,15 +29,25 @@ def exposed_names(
 ) -> list[str]:
     """The exposed name of each tool of one server. `servers` are all configured names, connected or not.
 
-    Longer names than `most`, two tools of the server that fall on one name, and names that read as another configured
-    server's (tool `b__c` of `a` where a server `a__b` exists) end in `_` and six hex digits of a hash of both.
+    Longer names than `most`, two tools of the server that fall on one name, names of which nothing but `_` is left, and
+    names that read as another configured server's (tool `b__c` of `a` where a server `a__b` exists) end in `_` and six
+    hex digits of a hash of both; more where those meet. The order of `tools` does not matter. `most` is at least 24.
     """
-    plain = [f"mcp__{_UNSAFE.sub('_', server)}__{_UNSAFE.sub('_', tool)}" for tool in tools]
-    count = Counter(plain)
-    others = [f"mcp__{other}__" for other in servers if other != server and other.startswith(f"{server}__")]
-    out = []
-    for tool, name in zip(tools, plain, strict=True):
-        if len(name) > most or count[name] > 1 or any(name.startswith(p) for p in others):
-            name = _hashed(server, tool, name, most)
-        out.append(name)
-    return out
+    own = _prefix(server)
+    readings = tuple(p for p in map(_prefix, servers) if p.startswith(own) and p != own)
+    if any(other != server and _prefix(other) == own for other in servers):
+        readings += (own,)
+    plain = [own + _UNSAFE.sub("_", tool) for tool in tools]
+    levels = [int(len(p) > most or p.startswith(readings) or not p[len(own) :].strip("_")) for p in plain]
+    while True:
+        names = [_name(server, tool, p, most, level) for tool, p, level in zip(tools, plain, levels, strict=True)]
+        count = Counter(names)
+        clashing = [i for i, name in enumerate(names) if count[name] > 1 and levels[i] < len(_DIGITS) - 1]
+        if not clashing:
+            return names
+        for i in clashing:
+            levels[i] += 1
+
+
+def _prefix(server: str) -> str:
+    return f"mcp__{_UNSAFE.sub('_', server)}__"

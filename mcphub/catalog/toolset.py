@@ -50,17 +50,19 @@ TTL_MS = 5000
 
 
 def merge(offers: Sequence[Offer], servers: Sequence[str], max_length: int = DEFAULT_MAX_LENGTH) -> Toolset:
-    """The merged toolset: servers by name, each in its own order. `servers` are all configured names of the view."""
+    """The merged toolset: servers by name, their tools by name, so that a server that lists in another order next time
+    changes nothing. `servers` are all configured names of the view."""
     routes: dict[str, Route] = {}
     legacy: list[bytes] = []
     modern: list[bytes] = []
     all_up = True
     for offer in sorted(offers, key=lambda o: o.key):
         all_up = all_up and offer.up
-        names = exposed_names(offer.key.name, [d.name for d in offer.tools], servers, max_length)
-        for exposed, definition in zip(names, offer.tools, strict=True):
+        tools = sorted(offer.tools, key=lambda d: d.name)
+        names = exposed_names(offer.key.name, [d.name for d in tools], servers, max_length)
+        for exposed, definition in zip(names, tools, strict=True):
             if exposed in routes:
-                continue  # six hex digits met by chance: the first server by name keeps it
+                continue  # digits of two servers met by chance: the first server by name keeps it
             routes[exposed] = Route(offer.key, exposed, definition, quote(definition.name))
             old = definition.render(exposed, modern=False)
             new = definition.render(exposed, modern=True)

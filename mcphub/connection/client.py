@@ -282,6 +282,11 @@ class Client:
         if e.kind == "content-length" and not self.ready:
             self._fail("content_length", str(e))
             return
+        answered = jsonrpc.unreadable_reply(line) if e.kind in ("json", "encoding", "envelope") else None
+        waiter = self._pending.take(answered)
+        if waiter is not None:
+            waiter.unanswered("unreadable", str(e))
+            return
         self._noise_lines += 1
         self._noise_bytes += len(line)
         most_lines = NOISE_LINES_AFTER if self.ready else NOISE_LINES_BEFORE

@@ -28,11 +28,19 @@ _object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class _Page(msgspec.Struct):
-    tools: list[msgspec.Raw] = []
-    nextCursor: str | None = None
+    tools: list[msgspec.Raw] | None = None  # null is how some languages write an empty list
+    nextCursor: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _page = msgspec.json.Decoder(_Page).decode
+_string = msgspec.json.Decoder(str).decode
+
+#: Tools after which no further page is asked for.
+MAX_TOOLS = 10_000
+#: Bytes of an answer to `server/discover` or `initialize`, and commas of one page of tools: what is read in full is
+#: bounded, since a value may cost fifty times its bytes.
+MAX_HANDSHAKE = 1 << 20
+MAX_COMMAS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +85,8 @@ class _Late:
     def answered(self, env: jsonrpc.Envelope) -> None:
         if env.result:
             try:
-                self._probe.discovered_late(_object(env.result))
-            except msgspec.DecodeError:
+                self._probe.discovered_late(_said(env.result))
+            except RemoteProtocolError:
                 pass
 
     def unanswered(self, kind: str, message: str) -> None:
@@ -123,9 +131,10 @@ async def _discover(client: Client, probe: era.Probe, version: str) -> era.Step:
     if raw is None:
         return probe.silent()
     try:
-        return probe.discovered(_object(raw))
-    except msgspec.DecodeError:
-        return probe.discover_refused(jsonrpc.INTERNAL_ERROR, "the answer to server/discover is no object", None)
+        said = _said(raw)
+    except RemoteProtocolError as e:
+        return probe.discover_refused(jsonrpc.INTERNAL_ERROR, f"the answer to server/discover {e}", None)
+    return probe.discovered(said)
 
 
 async def _initialize(client: Client, probe: era.Probe, version: str, timeout: float) -> era.Step:
@@ -137,11 +146,22 @@ async def _initialize(client: Client, probe: era.Probe, version: str, timeout: f
     try:
         raw = await client.request("initialize", params, timeout=timeout)
     except JSONRPCError as e:
-        return probe.initialize_refused(e.code, e.message)
+        return probe.initialize_refused(e.code, e.message, e.data)
     try:
-        return probe.initialized(_object(raw))
-    except msgspec.DecodeError:
-        raise RemoteProtocolError("the answer to initialize is no object") from None
+        said = _said(raw)
+    except RemoteProtocolError as e:
+        raise RemoteProtocolError(f"the answer to initialize {e}") from None
+    return probe.initialized(said)
+
+
+def _said(raw: bytes | jsonrpc.Raw) -> dict[str, Any]:
+    """A result of the handshake. Raises RemoteProtocolError with the end of a sentence."""
+    if len(raw) > MAX_HANDSHAKE:
+        raise RemoteProtocolError(f"is larger than {MAX_HANDSHAKE >> 20} MiB")
+    try:
+        return _object(raw)
+    except (msgspec.DecodeError, RecursionError):
+        raise RemoteProtocolError("is no object that can be read") from None
 
 
 def facts(spoken: era.Spoken, tools: tuple[bytes, ...], warnings: tuple[str, ...]) -> Facts:
@@ -166,21 +186,28 @@ def facts(spoken: era.Spoken, tools: tuple[bytes, ...], warnings: tuple[str, ...
 
 
 async def list_tools(client: Client, capabilities: Any, timeout: float) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
-    """All pages of `tools/list`, raw, and warnings. A server without the capability has no tools.
-    Raises JSONRPCError, TransportError, RemoteProtocolError."""
+    """All pages of `tools/list`, raw, and warnings: with one the list may not be whole. A server without the capability
+    has no tools. Raises JSONRPCError, TransportError, RemoteProtocolError."""
     if not isinstance(capabilities, dict) or "tools" not in capabilities:
         return (), ()
     walk, tools = Walk(), []
     while True:
         params = b'"cursor":' + jsonrpc.quote(walk.cursor) if walk.cursor is not None else b""
         raw = await client.request("tools/list", params, timeout=timeout)
+        if raw.count(b",") > MAX_COMMAS:
+            raise RemoteProtocolError("the answer to tools/list has more values than any list of tools needs")
         try:
             page = _page(raw)
         except (msgspec.DecodeError, RecursionError) as e:
             raise RemoteProtocolError(f"the answer to tools/list cannot be read: {e}") from None
-        tools += [bytes(t) for t in page.tools]
+        tools += [bytes(t) for t in page.tools or ()]
         try:
-            if not walk.advance(page.nextCursor):
+            cursor = _string(page.nextCursor) if bytes(page.nextCursor) != b"null" else None
+            if not walk.advance(cursor):
                 return tuple(tools), ()
         except EndlessList as e:
             return tuple(tools), (f"tools/list was cut short: {e}",)
+        except msgspec.DecodeError:
+            return tuple(tools), ("tools/list was cut short: nextCursor is no string",)
+        if len(tools) > MAX_TOOLS:
+            return tuple(tools), (f"tools/list was cut short: more than {MAX_TOOLS} tools",)

@@ -43,8 +43,12 @@ from mcphub.transport import TRANSPORTS
 from mcphub.transport.link import Link, Surroundings
 from mcphub.transport.stderr import StderrRing
 
-#: Several list_changed in this time cause one new list, seconds.
+#: Several list_changed in this time cause one new list, seconds. For a server that goes on and on the time doubles up
+#: to SETTLE_MOST; it is back where it was after so long without a change.
 SETTLE = 0.05
+SETTLE_MOST = 5.0
+#: A subscription that the server ended is asked for again after SETTLE, doubling up to this where none lasts so long.
+LISTEN_MOST = 60.0
 #: How long a process may take to be reaped after its stdout ended, for its exit code to be named, seconds.
 REAP = 0.5
 #: A call to a failed server starts one attempt, at most this often, seconds.
@@ -111,7 +115,11 @@ class Worker:
         self._wake = anyio.Event()
         self._scope: anyio.CancelScope | None = None
         self._relist = False
+        self._settle = SETTLE
+        self._listed_at = float("-inf")
         self._listen_ended = False
+        self._listen_pause = SETTLE
+        self._listen_since = float("-inf")
         self._era: Era | None = None
         self._woken_at = float("-inf")
         self._log_level = ""
@@ -205,31 +213,39 @@ class Worker:
             try:
                 await self._open_and_serve(generation)
             except Exception as e:  # a fault of ours must cost one attempt of one server, not the daemon
+                while isinstance(e, ExceptionGroup) and len(e.exceptions) == 1:
+                    e = e.exceptions[0]  # the task group of a transport wraps what passes through it
                 self._log("error", f"internal error in the worker of {self.name}: {type(e).__name__}: {e}")
+                if self._surroundings.report is not None:
+                    self._surroundings.report(e)
                 fault = self._fault(FaultKind.INTERNAL, "serve", f"{type(e).__name__}: {e}")
                 self._fail(generation, fault)
         self._scope = None
-        self._drop_client()
-
-    def _drop_client(self) -> None:
-        if self.client is not None:
-            self.totals = dict(self.counters())
-            self.client = None
+        if isinstance(self.state, Connected):
+            # Asked for a fresh start in the moment of success: the answer came after the old attempt was cancelled.
+            self._move(Asked())
         if self.pid is not None:
             self.pid = None
             self._changed()
 
+    def _retire(self, client: Client) -> None:
+        """No call is for this connection any more."""
+        self.client = client
+        self.totals = dict(self.counters())
+        self.client = None
+
     async def _open_and_serve(self, generation: int) -> None:
-        probe = era.Probe(first=self._era)
-        deadline = float("inf")
-        borrower = object()
-        await self._limiter.acquire_on_behalf_of(borrower)
-        slot = True
+        # A pinned era is not searched for: a refusal is final.
+        pin = _era_of(self.spec)
+        probe = era.Probe(first=pin or self._era, restarted=pin is not None)
+        slot = _Slot(self._limiter)
+        await slot.take()
         try:
             deadline = self._loop.time() + self.spec.startup_timeout
             while True:
                 listener = _Listener(self)
                 self._relist = self._listen_ended = False
+                self._settle = self._listen_pause = SETTLE
                 client = Client(listener, self._roots())
                 phase = ["spawn"]
                 restart: era.Restart | None = None
@@ -249,12 +265,17 @@ class Worker:
                                     self._fail(generation, self._fault(FaultKind.REFUSED, "handshake", step.message))
                                 else:
                                     opening.deadline = float("inf")
-                                    self._limiter.release_on_behalf_of(borrower)
-                                    slot = False
+                                    slot.give_back()
                                     self._become(generation, client, step)
                                     await self._serve(generation, client, link)
                             except (TransportError, RemoteProtocolError, JSONRPCError) as e:
                                 self._fail(generation, await self._why(client, link, phase[0], e))
+                            finally:
+                                # The end of a stubborn process takes seconds: no call is for it any more, and others
+                                # need not wait for it to start.
+                                self._retire(client)
+                                if restart is None:
+                                    slot.give_back()
                     if opening.cancelled_caught:
                         self._fail(generation, self._too_slow(client, phase[0]))
                 except TransportError as e:
@@ -265,8 +286,7 @@ class Worker:
                 self._log("info", f"{self.name}: starting the process again in the {restart.era} era")
                 probe = era.Probe(first=restart.era, restarted=True)
         finally:
-            if slot:
-                self._limiter.release_on_behalf_of(borrower)
+            slot.give_back()
 
     async def _begin(self, client: Client, probe: era.Probe, phase: list[str]) -> era.Restart | era.Refused | Facts:
         phase[0] = "handshake"
@@ -299,6 +319,7 @@ class Worker:
             return
         tools = facts.capabilities.get("tools")
         if isinstance(tools, dict) and tools.get("listChanged"):
+            self._listen_since = self._loop.time()
             waiter = handshake.Ignored(float("inf"), self._listening_ended)
             client.start(waiter, "subscriptions/listen", b'"notifications":{"toolsListChanged":true}')
 
@@ -308,19 +329,30 @@ class Worker:
 
     async def _serve(self, generation: int, client: Client, link: Link) -> None:
         """Until the connection is lost, or the state says that it shall end."""
+        listen_at = float("inf")
         while not client.over and isinstance(self.state, Connected):
             self._wake = anyio.Event()
-            if self._relist or self._listen_ended:
-                await anyio.sleep(SETTLE)  # several changes, one list; also bounds what a noisy server costs
-                if self._listen_ended and not client.over:
-                    self._listen_ended = False
-                    self._relist = True  # events may have been lost
-                    self._listen()
-                if self._relist:
-                    self._relist = False
-                    await self._list_again(client)
+            now = self._loop.time()
+            if self._listen_ended:
+                self._listen_ended = False
+                lasted = now - self._listen_since
+                self._listen_pause = SETTLE if lasted > LISTEN_MOST else min(self._listen_pause * 2, LISTEN_MOST)
+                listen_at = now + self._listen_pause
+            if listen_at <= now:
+                listen_at = float("inf")
+                self._listen()
+                self._relist = True  # events may have been lost
+            if self._relist:
+                quiet = now - self._listed_at > SETTLE_MOST
+                self._settle = SETTLE if quiet else min(self._settle * 2, SETTLE_MOST)
+                with anyio.move_on_after(self._settle):
+                    await self._end_of(client)
+                self._relist = False
+                await self._list_again(client)
+                self._listed_at = self._loop.time()
                 continue
-            await self._wake.wait()
+            with anyio.move_on_at(listen_at):
+                await self._wake.wait()
         if isinstance(self.state, Connected):
             e = TransportError(client.gone or "the server closed the connection")
             fault = await self._why(client, link, "serve", e)
@@ -328,16 +360,24 @@ class Worker:
             self._log("warning", f"{self.name}: {fault.message}")
             self._move(Lost(generation, fault))
 
+    async def _end_of(self, client: Client) -> None:
+        while not client.over:
+            self._wake = anyio.Event()
+            await self._wake.wait()
+
     async def _list_again(self, client: Client) -> None:
         assert self.facts is not None
         try:
-            tools, _ = await handshake.list_tools(client, self.facts.capabilities, self.spec.startup_timeout)
+            tools, cut = await handshake.list_tools(client, self.facts.capabilities, self.spec.startup_timeout)
         except (JSONRPCError, RemoteProtocolError) as e:
             self._log("warning", f"{self.name}: the changed tools cannot be listed, the old list is kept: {e}")
             return
         except TransportError as e:
             if not client.over:
                 self._log("warning", f"{self.name}: the changed tools cannot be listed, the old list is kept: {e}")
+            return
+        if cut and self.tools:
+            self._log("warning", f"{self.name}: the changed tools are not all listed, the old list is kept: {cut[0]}")
             return
         before = self.listed
         self._take_tools(tools)
@@ -415,6 +455,31 @@ class _Listener:
 
     def noted(self, text: str) -> None:
         self._worker._log("warning", f"{self._worker.name}: {text}")
+
+
+class _Slot:
+    """One opening's place in the start-up limiter: taken once, given back once, whatever happens."""
+
+    def __init__(self, limiter: anyio.CapacityLimiter) -> None:
+        self._limiter = limiter
+        self._held = False
+
+    async def take(self) -> None:
+        await self._limiter.acquire_on_behalf_of(self)
+        self._held = True
+
+    def give_back(self) -> None:
+        if self._held:
+            self._held = False
+            self._limiter.release_on_behalf_of(self)
+
+
+def _era_of(spec: ServerSpec) -> Era | None:
+    match spec.era:
+        case "legacy" | "modern":
+            return spec.era
+        case _:
+            return None
 
 
 def _percent(path: str) -> str:

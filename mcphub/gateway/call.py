@@ -119,7 +119,9 @@ class AgentCall:
         if kind == "unreadable":
             self.error(kind, f"the server {self.server} answered {self.tool}, but {message}; it may have had effects")
             return
-        if kind == "timeout":
+        if kind == "unreadable":
+            text = f"the server {self.server} answered {self.tool} with what cannot be read: {message}"
+        elif kind == "timeout":
             text = f"the server {self.server} did not answer {self.tool} within {self.idle:g} s"
         else:
             text = f"the connection to the server {self.server} was lost during {self.tool}: {message}"

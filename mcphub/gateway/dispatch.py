@@ -21,7 +21,7 @@ from mcphub.connection.machine import Pending
 from mcphub.connection.worker import Worker
 from mcphub.gateway import messages
 from mcphub.gateway.call import AgentCall
-from mcphub.gateway.route import unavailable
+from mcphub.gateway.route import not_running, unavailable
 from mcphub.gateway.subscriptions import LEGACY_LIST_CHANGED, Listens
 from mcphub.protocol import jsonrpc, serving
 from mcphub.protocol.envelope import (
@@ -35,7 +35,7 @@ from mcphub.protocol.envelope import (
 )
 from mcphub.protocol.jsonrpc import EMPTY, UNSET, Envelope, NotAMessage, Raw
 from mcphub.protocol.versions import ALL, BATCH_VERSION, answer_to_initialize
-from mcphub.spec import InstanceKey
+from mcphub.spec import Broken, InstanceKey, Off
 from mcphub.supervisor.supervisor import Supervisor
 
 #: A changed toolset is told after it was quiet for so long, seconds, so that ten servers that start cause one message.
@@ -266,8 +266,7 @@ class Gateway:
             return
         route = agent.toolset.routes.get(params.name)
         if route is None:
-            text = f"unknown tool {params.name[:128]!r}: tools/list has the names"
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text))
+            self._unknown(agent, mid, meta.modern, params.name)
             return
         if mid in agent.calls or mid in agent.listens or len(agent.calls) >= MAX_CALLS:
             text = "this id is in flight already" if len(agent.calls) < MAX_CALLS else "too many calls in flight"
@@ -297,6 +296,23 @@ class Gateway:
         else:
             tail = request_meta(modern, meta, client.next_id())
         call.up_id = client.call_tool(call, route.quoted, arguments, tail)
+
+    def _unknown(self, agent: Agent, mid: bytes, modern: bool, name: str) -> None:
+        """A name that is not listed: that of a server which never could list its tools, or nobody's."""
+        servers = [s for s in self._visible(agent.workspace) if name.startswith(f"mcp__{s}__")]
+        if servers:
+            key = self._visible(agent.workspace)[max(servers, key=len)]
+            worker = self._workers.get(key)
+            wish = self._supervisor.snapshot.value.desired.get(key)
+            if worker is not None and not worker.listed:
+                self._unavailable(agent, mid, modern, key, worker)
+                return
+            if isinstance(wish, Off | Broken):
+                text = not_running(key.name, wish)
+                agent.send(jsonrpc.result_frame(mid, serving.tool_error(text, modern)))
+                return
+        text = f"unknown tool {name[:128]!r}: tools/list has the names"
+        agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text))
 
     def _unavailable(self, agent: Agent, mid: bytes, modern: bool, key: InstanceKey, worker: Worker | None) -> None:
         state = worker.state if worker is not None else None

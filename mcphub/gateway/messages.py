@@ -41,7 +41,8 @@ def named(server: str, params: Raw) -> tuple[str, bytes] | None:
     try:
         fields = _members(params)
         level = _string(fields["level"])
-        logger = _string(fields["logger"]) if "logger" in fields else ""
+        raw = fields.get("logger", Raw(b"null"))
+        logger = _string(raw) if bytes(raw) != b"null" else ""
     except (msgspec.DecodeError, KeyError, RecursionError):
         return None
     if level not in _RANK:

@@ -8,6 +8,14 @@ from __future__ import annotations
 from typing import assert_never
 
 from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pending, State
+from mcphub.spec import Broken, Off
+
+
+def not_running(name: str, wish: Off | Broken) -> str:
+    """Why a configured server does not run at all, in one or two sentences."""
+    if isinstance(wish, Broken):
+        return f"The server {name} cannot run: {wish.problem.message}. A person must correct the entry."
+    return f"The server {name} is disabled ({wish.because}): {wish.detail}"
 
 
 def unavailable(name: str, state: State | None, retry_in: float) -> str:

@@ -154,19 +154,21 @@ class UnsupportedResult(ValueError):
 
 _COMPLETE_TAIL = b',"resultType":"complete"}'
 _LEGACY_UNKNOWN = re.compile(rb'"(?:resultType|_meta|ttlMs|cacheScope|structuredContent)"').search
-# A key may be written with escapes; those of other letters than a key's own need no care.
+# A key may be written with escapes; only those of ASCII letters and `_` can make one of these.
 _NEEDS_WORK = re.compile(rb'"(?:resultType|_meta)"').search
 _ESCAPED_LETTER = re.compile(rb"\\u00[567]").search
 _LEGACY_WORK = re.compile(rb'"resultType"').search
-#: Results above this size are scanned at both ends only where nothing depends on the middle.
+#: Results above this size are scanned at both ends only where nothing depends on the middle; parts from it on are not
+#: copied.
 _WINDOW = 4096
 
 
 def result_parts(result: memoryview, from_modern: bool, to_modern: bool) -> tuple[Data, ...]:
     """A server's result in the shape of the agent's era, in parts to be joined. Raises UnsupportedResult.
 
-    To a modern agent: `resultType` and the hub's own serverInfo are there. To a legacy agent: `resultType`, `ttlMs` and
-    `cacheScope` are gone, `structuredContent` that is no object too. Everything else keeps its bytes.
+    To a modern agent: `resultType` and the hub's own serverInfo are there. From a modern server to a legacy agent:
+    `resultType`, `ttlMs` and `cacheScope` are gone, `structuredContent` that is no object too. All other values keep
+    their bytes; from a legacy server to a legacy agent all do, unless there is a `resultType`.
     """
     size = len(result)
     if not size or result[0] != 0x7B:
@@ -184,20 +186,30 @@ def result_parts(result: memoryview, from_modern: bool, to_modern: bool) -> tupl
             body = body[: -len(_COMPLETE_TAIL)]
             if _LEGACY_UNKNOWN(body) is None:
                 return (body + b"}",)
-    elif to_modern and not from_modern and _NEEDS_WORK(result) is None and _ESCAPED_LETTER(result) is None:
-        if bytes(result[1:8]).lstrip(b" \t\r\n")[:1] == b'"':  # not empty
-            return (MODERN_HEAD + b",", result[1:])
-    return _rebuild(result, to_modern)
+    elif (
+        to_modern
+        and size <= _WINDOW  # larger ones are rebuilt faster than searched
+        and not from_modern
+        and _NEEDS_WORK(result) is None
+        and _ESCAPED_LETTER(result) is None
+        and bytes(result[1:8]).lstrip(b" \t\r\n")[:1] == b'"'  # not empty
+    ):
+        return (MODERN_HEAD + b",", result[1:])
+    return _rebuild(result, from_modern, to_modern)
 
 
-def _rebuild(result: memoryview, to_modern: bool) -> tuple[Data, ...]:
+def _rebuild(result: memoryview, from_modern: bool, to_modern: bool) -> tuple[Data, ...]:
     try:
         fields = _members(result)
     except (msgspec.DecodeError, RecursionError):
         raise UnsupportedResult("unreadable") from None
     kind = fields.pop("resultType", None)
-    if kind is not None and bytes(kind) != b'"complete"' and not _says_complete(kind):
-        raise UnsupportedResult(bytes(kind[:64]).decode("utf-8", "replace").strip('"'))
+    if not from_modern:
+        # A member without meaning, which some servers have for purposes of their own.
+        if kind is None and not to_modern:
+            return (result,)
+    elif kind is not None and bytes(kind) != b'"complete"' and not _says_complete(kind):
+        raise UnsupportedResult(bytes(memoryview(kind)[:64]).decode("utf-8", "replace").strip('"'))
     meta = fields.pop("_meta", None)
     kept = b""
     if meta is not None:

@@ -236,8 +236,11 @@ def _read_id(text: str) -> Id | None:
         if _SURROGATES.sub(_replace_lone, text) != text:
             raise NotAMessage("`id` holds half a surrogate pair, which no answer could repeat", "envelope")
         return str(json.loads(text))
-    if text[0] in "-0123456789" and len(text) <= 4 * MAX_ID_DIGITS:
-        value: int | float = json.loads(text)
+    if text[0] in "-0123456789":
+        try:
+            value: int | float = json.loads(text)
+        except ValueError:  # thousands of digits
+            value = 0.5
         # Above 2**53 a float may stand for another integer than the peer meant.
         if isinstance(value, int) or (value.is_integer() and abs(value) <= 2**53):
             return int(value)
@@ -257,6 +260,25 @@ def broken_reply_to(line: memoryview | bytes) -> int | None:
     return int(found[1]) if found is not None else None
 
 
+def unreadable_reply(line: memoryview | bytes) -> Id | None:
+    """The id that a line answers which `decode` refused, None where that cannot be told without guessing.
+
+    For whoever waits for that answer: it came, and cannot be used (NaN, invalid UTF-8, and the like).
+    """
+    text = bytes(line).decode("utf-8", "replace")
+    try:
+        pairs = json.JSONDecoder(object_pairs_hook=list).decode(text.strip("\ufeff \t\r\n"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(pairs, list) or not all(isinstance(p, tuple) for p in pairs):
+        return None
+    ids = [value for key, value in pairs if key == "id"]
+    keys = {key for key, _ in pairs}
+    if len(ids) != 1 or type(ids[0]) not in (int, str) or not keys & {"result", "error"}:
+        return None
+    return ids[0]  # type: ignore[no-any-return]
+
+
 def split_batch(line: memoryview | bytes) -> list[bytes]:
     """The elements of a JSON-RPC batch (2025-03-26 only), each as its own bytes. Raises NotAMessage.
 
@@ -271,7 +293,7 @@ def split_batch(line: memoryview | bytes) -> list[bytes]:
         raise NotAMessage(f"not a JSON array: {e}", "json") from None
     if len(parts) > MAX_BATCH:
         raise NotAMessage(f"the batch has {len(parts)} messages, more than {MAX_BATCH}", "envelope")
-    return [b"null" if bytes(part[:1]) == b"[" else bytes(part) for part in map(memoryview, parts)]
+    return [b"null" if found[:1] == b"[" else found for found in map(bytes, parts)]
 
 
 def read_error(raw: Raw) -> ErrorObject:

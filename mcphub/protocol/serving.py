@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from mcphub.protocol import jsonrpc
-from mcphub.protocol.envelope import IMPLEMENTATION, MODERN_HEAD, SUBSCRIPTION_KEY
+from mcphub.protocol.envelope import IMPLEMENTATION, MODERN_HEAD, RESULT_META, SUBSCRIPTION_KEY
 from mcphub.protocol.versions import ALL, answer_to_initialize
 
 #: Fixed, since a legacy agent sees it once: a server that appears later needs no capability that was not declared.
@@ -58,7 +58,8 @@ def listen_acknowledged(mid: bytes, accepted: bytes) -> bytes:
 
 def listen_ended(mid: bytes) -> bytes:
     """The frames that end a subscription from our side: its result, then the cancellation (byte streams)."""
-    result = b'{"resultType":"complete",%b}' % subscription_meta(mid)
+    meta = b'{%b,"%b":%b}' % (RESULT_META, SUBSCRIPTION_KEY.encode(), mid)
+    result = b'{"resultType":"complete","_meta":%b}' % meta
     cancelled = jsonrpc.notification_frame(
         "notifications/cancelled", b'{"requestId":%b,"reason":"shutting down"}' % mid
     )

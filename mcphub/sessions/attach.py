@@ -54,7 +54,8 @@ def split(first: bytes) -> tuple[Attach | None, bytes]:
     workspace = params.workspace
     if workspace and (not os.path.isabs(workspace) or "\0" in workspace or len(workspace) > 4096):
         return Attach(params.client[:100], "", "the workspace is not an absolute path"), rest
-    return Attach(params.client[:100], os.path.normpath(workspace) if workspace else ""), rest
+    # POSIX lets two leading slashes mean something else; here they would only be another name of the same place.
+    return Attach(params.client[:100], os.path.normpath("/" + workspace.lstrip("/")) if workspace else ""), rest
 
 
 def may_grow(first: bytes) -> bool:

@@ -26,6 +26,7 @@ Starts the daemon if none runs.
 START_TIMEOUT = 30
 #: Bytes copied at once where the descriptors cannot be handed over.
 COPY = 1 << 18
+ENDED = "the mcphub daemon has ended; calls in flight may have had effects. Start this server again to go on"
 #: The daemon's log is begun anew above this size.
 MAX_LOG = 4 << 20
 
@@ -108,45 +109,81 @@ def _takes(fd: int) -> bool:
 
 def _wait(sock: socket.socket, said: bytes) -> int:
     """The daemon has our descriptors: stay until it is done with them. Our end is the session's end."""
-    while True:
-        data = sock.recv(64)
-        if not data:
-            break
-        said += data
-    if said.startswith(b"end"):
-        return 0
-    return _fail("the mcphub daemon has ended; calls in flight may have had effects. Start this server again to go on")
+    try:
+        while data := sock.recv(64):
+            said += data
+    except ConnectionResetError:
+        pass  # it was killed with something of ours unread
+    return 0 if said.startswith(b"end") else _fail(ENDED)
 
 
 def _copy(sock: socket.socket) -> int:
+    """Copy both ways until one side ends. A daemon that does not take requests, since nobody takes its answers, is
+    still read."""
     import select
 
-    poll = select.poll()
     fd = sock.fileno()
+    sock.setblocking(False)
+    poll = select.poll()
     poll.register(0, select.POLLIN)
     poll.register(fd, select.POLLIN)
+    waiting = memoryview(b"")
+    ended = False
     while True:
-        for ready, _ in poll.poll():
+        for ready, events in poll.poll():
             if ready == 0:
-                data = os.read(0, COPY)
-                if data:
-                    sock.sendall(data)
+                try:
+                    waiting = memoryview(os.read(0, COPY))
+                except BlockingIOError:
+                    continue
+                poll.unregister(0)
+                ended = not waiting
+                if waiting:
+                    poll.modify(fd, select.POLLIN | select.POLLOUT)
                 else:
-                    poll.unregister(0)
-                    sock.shutdown(socket.SHUT_WR)
-            else:
+                    _shut(sock)
+                continue
+            if events & select.POLLOUT and waiting:
+                try:
+                    waiting = waiting[sock.send(waiting) :]
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    waiting = memoryview(b"")  # it is gone; what it said last is read below
+                if not waiting:
+                    poll.modify(fd, select.POLLIN)
+                    poll.register(0, select.POLLIN)
+            if events & ~select.POLLOUT:
                 try:
                     data = sock.recv(COPY)
-                except ConnectionResetError:
+                except BlockingIOError:
+                    continue
+                except OSError:
                     data = b""
                 if not data:
-                    return 0
-                view = memoryview(data)
+                    return 0 if ended else _fail(ENDED)
                 try:
-                    while view:
-                        view = view[os.write(1, view) :]
+                    _write(data)
                 except BrokenPipeError:
                     return 0
+
+
+def _shut(sock: socket.socket) -> None:
+    try:
+        sock.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # the daemon went first
+
+
+def _write(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(1, view) :]
+        except BlockingIOError:
+            import select
+
+            select.select([], [1], [])
 
 
 # --- reaching the daemon ---------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import os
 import socket
 import stat
 import sys
+from io import FileIO
 
 from mcphub.transport.wire import PipeReadSide, Wire, WriteSide
 
@@ -23,18 +24,23 @@ FIRST = 1 << 16
 
 
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
-    """The first bytes of a connection and the descriptors that came with them, close-on-exec. Raises OSError.
+    """The first bytes of a connection and the descriptors that came with them, at most two, close-on-exec.
+    Raises OSError.
 
     `socket.recv_fds` would leave the descriptors inheritable on 3.11, so that every server got them.
     """
     flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-    data, ancillary, _, _ = sock.recvmsg(FIRST, socket.CMSG_LEN(2 * array.array("i").itemsize), flags)
+    data, ancillary, said, _ = sock.recvmsg(FIRST, socket.CMSG_LEN(2 * array.array("i").itemsize), flags)
     fds = array.array("i")
     for level, kind, payload in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
     for fd in fds:
         os.set_inheritable(fd, False)
+    if said & socket.MSG_CTRUNC:
+        for fd in fds:
+            os.close(fd)
+        raise OSError("more than two descriptors came, or the system has no room for two more")
     return data, list(fds)
 
 
@@ -43,50 +49,74 @@ class HandedOver:
 
     def __init__(self, fds: list[int]) -> None:
         self._fds = fds
-        self._taken = False
         self._blocking: list[tuple[int, bool]] = []
 
     def usable(self) -> str:
         """Why these descriptors cannot be taken, "" = they can."""
         if len(self._fds) != 2:
             return f"{len(self._fds)} descriptors came, not two"
-        for fd in self._fds:
+        for fd, access in zip(self._fds, (os.O_RDONLY, os.O_WRONLY), strict=True):
             mode = os.fstat(fd).st_mode
-            if not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode):
+            if stat.S_ISSOCK(mode):
+                if _type_of(fd) != socket.SOCK_STREAM:
+                    return "stdin and stdout must be streams"
+            elif not stat.S_ISFIFO(mode):
                 return "stdin and stdout must be pipes or sockets"
+            # A pipe that is written to counts as broken once it can be read from, as one open both ways can.
+            elif fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE != access:
+                return "a pipe must be open one way: stdin to read, stdout to write"
         return ""
 
     async def attach(self, wire: Wire) -> None:
-        """Make them the wire's transports. Raises OSError, ValueError."""
+        """Make them the wire's transports. Raises OSError."""
         loop = asyncio.get_running_loop()
         rfd, wfd = self._fds
         # O_NONBLOCK is set on what others may share: keep a copy of the description to undo it at the end.
-        self._blocking = [(os.dup(fd), os.get_blocking(fd)) for fd in self._fds]
-        self._taken = True
-        read_stat, write_stat = os.fstat(rfd), os.fstat(wfd)
-        if stat.S_ISSOCK(read_stat.st_mode) and os.path.samestat(read_stat, write_stat):
+        for fd in self._fds:
+            self._blocking.append((os.dup(fd), os.get_blocking(fd)))
+        one = os.path.samestat(os.fstat(rfd), os.fstat(wfd))
+        self._fds = []
+        reading = _opened(rfd, "rb")
+        if one and isinstance(reading, socket.socket):
             os.close(wfd)
-            await loop.create_connection(lambda: wire, sock=socket.socket(fileno=rfd))
+            await loop.create_connection(lambda: wire, sock=reading)
             return
-        if stat.S_ISSOCK(write_stat.st_mode):
-            await loop.create_connection(lambda: WriteSide(wire), sock=socket.socket(fileno=wfd))
+        writing = _opened(wfd, "wb")
+        try:
+            if isinstance(writing, socket.socket):
+                await loop.create_connection(lambda: WriteSide(wire), sock=writing)
+            else:
+                if sys.platform == "linux":
+                    try:
+                        fcntl.fcntl(wfd, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+                    except OSError:
+                        pass  # the user's share of pipe memory is used up: the usual size works too
+                await loop.connect_write_pipe(lambda: WriteSide(wire), writing)
+        except BaseException:
+            reading.close()  # the other one has a transport by now, whatever became of it
+            raise
+        if isinstance(reading, socket.socket):
+            await loop.create_connection(lambda: wire, sock=reading)
         else:
-            if sys.platform == "linux":
-                try:
-                    fcntl.fcntl(wfd, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
-                except OSError:
-                    pass  # the user's share of pipe memory is used up: the usual size works too
-            await loop.connect_write_pipe(lambda: WriteSide(wire), os.fdopen(wfd, "wb", 0))
-        if stat.S_ISSOCK(read_stat.st_mode):
-            await loop.create_connection(lambda: wire, sock=socket.socket(fileno=rfd))
-        else:
-            await loop.connect_read_pipe(lambda: PipeReadSide(wire), os.fdopen(rfd, "rb", 0))
+            await loop.connect_read_pipe(lambda: PipeReadSide(wire), reading)
 
     def close(self) -> None:
         for fd, blocking in self._blocking:
             os.set_blocking(fd, blocking)
             os.close(fd)
-        if not self._taken:
-            for fd in self._fds:
-                os.close(fd)
+        for fd in self._fds:
+            os.close(fd)
         self._fds, self._blocking = [], []
+
+
+def _type_of(fd: int) -> int:
+    sock = socket.socket(fileno=fd)
+    try:
+        return sock.type
+    finally:
+        sock.detach()
+
+
+def _opened(fd: int, mode: str) -> socket.socket | FileIO:
+    """The descriptor as what closes it."""
+    return socket.socket(fileno=fd) if stat.S_ISSOCK(os.fstat(fd).st_mode) else FileIO(fd, mode)

@@ -55,6 +55,7 @@ class AgentListener:
 
     async def run(self, listener: socket.socket) -> None:
         """Accept until cancelled; then every session is told, flushed and closed."""
+        trouble = ""
         async with anyio.create_task_group() as tasks:
             while True:
                 await anyio.wait_readable(listener)
@@ -63,9 +64,12 @@ class AgentListener:
                 except BlockingIOError:
                     continue
                 except OSError as e:
-                    self._log("error", f"cannot accept an agent: {e}; trying again")
+                    if trouble != str(e):  # said once, not ten times a second
+                        trouble = str(e)
+                        self._log("error", f"cannot accept an agent: {e}; trying again")
                     await anyio.sleep(EXHAUSTED)
                     continue
+                trouble = ""
                 sock.setblocking(False)
                 tasks.start_soon(self._serve, sock)
 
@@ -138,6 +142,8 @@ class AgentListener:
                     wire.abort()
                     await wire.closed.wait()
             self._gateway.leave(session)
+            if wire.reason:
+                self._log("info", f"the session of the agent {who.client or session.number} ended: {wire.reason}")
             if handed is not None:
                 try:
                     sock.send(b"end\n")  # so that the bridge can tell an orderly end from a death
@@ -150,15 +156,18 @@ async def _first_bytes(sock: socket.socket) -> tuple[bytes, list[int]]:
     """The first bytes of a connection, with the whole attach line where it begins with one. Raises OSError."""
     await anyio.wait_readable(sock)
     data, fds = receive(sock)
-    if fds or not data:
-        return data, fds
-    with anyio.move_on_after(ATTACH_TIMEOUT):
-        while attach.may_grow(data):
-            await anyio.wait_readable(sock)
-            more = sock.recv(attach.MAX_LINE)
-            if not more:
-                break
-            data += more
+    try:
+        with anyio.move_on_after(ATTACH_TIMEOUT):
+            while data and attach.may_grow(data):
+                await anyio.wait_readable(sock)
+                more = sock.recv(attach.MAX_LINE)
+                if not more:
+                    break
+                data += more
+    except BaseException:
+        for fd in fds:
+            os.close(fd)
+        raise
     return data, fds
 
 

@@ -49,7 +49,8 @@ class Supervisor:
     ) -> None:
         self.snapshot: Watch[Snapshot] = Watch(Snapshot())
         self.workers: dict[InstanceKey, Worker] = {}
-        self._leaving: set[Worker] = set()
+        self._leaving: dict[Worker, anyio.Event] = {}
+        self._stopping = False
         self._desired: Desired = {}
         self._surroundings = surroundings
         self._limiters = limiters
@@ -70,19 +71,22 @@ class Supervisor:
             self._tasks = None
 
     async def stop(self) -> None:
-        """Turn every worker off and wait until all have closed their connections."""
+        """Turn every worker off, for good, and wait until all have closed their connections."""
         self.want({})
+        self._stopping = True
         while self._leaving:
             await self.snapshot.newer_than(self.snapshot.revision)
 
     def want(self, desired: Desired) -> None:
         """Make the running instances these. Unchanged ones are not touched."""
         assert self._tasks is not None
+        if self._stopping:
+            return
         self._desired = desired
         plan = reconcile(desired, self.workers)
         for key in plan.stop:
             worker = self.workers.pop(key)
-            self._leaving.add(worker)
+            self._leaving[worker] = anyio.Event()
             worker.post(TurnedOff("stopping"))
         for key in plan.start:
             wish = desired[key]
@@ -103,10 +107,16 @@ class Supervisor:
         self._publish()
 
     async def _run_worker(self, worker: Worker) -> None:
+        """What it replaces has ended before it starts: two of one server may want the same port, file or profile."""
         try:
+            for other, ended in list(self._leaving.items()):
+                if other.name == worker.name and other.key.workspace == worker.key.workspace:
+                    await ended.wait()
             await worker.run()
         finally:
-            self._leaving.discard(worker)
+            ended = self._leaving.pop(worker, None)
+            if ended is not None:
+                ended.set()
             self._changed()
 
     def reconnect(self, keys: Iterable[InstanceKey]) -> None:

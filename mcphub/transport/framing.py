@@ -38,12 +38,14 @@ class LineBuffer:
         buf, size = self._buf, len(self._buf)
         if size - self._end < _LEAST_ROOM:
             kept = self._end - self._start
-            if kept > self._limit:
+            # Whole lines that nobody took yet do not count: only the unfinished one can be too long.
+            last = buf.rfind(b"\n", self._start, self._end) if kept > self._limit else -1
+            if kept > self._limit and self._end - max(last + 1, self._start) > self._limit:
                 raise LineTooLong(f"a line is longer than {self._limit >> 20} MiB")
             # A new buffer, not a resize: views of the old one may be alive. Large lines grow in few steps.
             grown = size * 4 if size < 1 << 20 else size + max(4 << 20, size // 2)
             new = bytearray(size if kept <= size // 2 else grown)
-            new[:kept] = memoryview(buf)[self._start : self._end]
+            memoryview(new)[:kept] = memoryview(buf)[self._start : self._end]  # not new[:kept]: that copies twice
             self._buf = buf = new
             self._scan -= self._start
             self._start, self._end = 0, kept
@@ -75,6 +77,7 @@ class LineBuffer:
         while (i := buf.find(b"\n", self._scan, self._end)) >= 0:
             start = self._start
             self._start = self._scan = i + 1
+            self._started = True
             if i - start > self._limit:
                 raise LineTooLong(f"a line is longer than {self._limit >> 20} MiB")
             if i > start and buf[i - 1] == 13:
@@ -96,7 +99,7 @@ class LineBuffer:
         """Somebody keeps views of this buffer: go on in a new one."""
         kept = self._end - self._start
         new = bytearray(max(SMALL, kept * 2))
-        new[:kept] = memoryview(self._buf)[self._start : self._end]
+        memoryview(new)[:kept] = memoryview(self._buf)[self._start : self._end]
         self._scan -= self._start
         self._start, self._end = 0, kept
         self._buf = new

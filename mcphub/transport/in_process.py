@@ -28,11 +28,14 @@ class InProcessChannel:
 
     full = False
 
-    def __init__(self, handler: Handler, receiver: Receiver) -> None:
+    def __init__(
+        self, handler: Handler, receiver: Receiver, on_error: Callable[[BaseException], None] | None = None
+    ) -> None:
         self.receiver = receiver
         self.closed = anyio.Event()
         self.reason = ""
         self._handler = handler
+        self._on_error = on_error
         self._loop = asyncio.get_running_loop()
 
     def send(self, *parts: Data) -> None:
@@ -42,11 +45,20 @@ class InProcessChannel:
     def abort(self) -> None:
         if not self.closed.is_set():
             self.closed.set()
-            self.receiver.lost("")
+            self.receiver.lost(self.reason)
 
     def _answer(self, frame: bytes) -> None:
         if self.closed.is_set():
             return
+        try:
+            self._give(frame)
+        except Exception as e:  # a fault of ours in one frame closes this channel only, and does not go unseen
+            if self._on_error is not None:
+                self._on_error(e)
+            self.reason = f"internal error: {type(e).__name__}: {e}"
+            self.abort()
+
+    def _give(self, frame: bytes) -> None:
         env = jsonrpc.decode(frame.rstrip(b"\n"))
         if env.method is None or not isinstance(env.id, int | str):
             return
@@ -74,13 +86,16 @@ class InProcessLink:
 
 @asynccontextmanager
 async def open_in_process(
-    name: str, servers: Mapping[str, Handler], receiver: Receiver
+    name: str,
+    servers: Mapping[str, Handler],
+    receiver: Receiver,
+    report: Callable[[BaseException], None] | None = None,
 ) -> AsyncIterator[InProcessLink]:
     """Hold a channel to the server of this name. Raises TransportError (kind `not_found`)."""
     handler = servers.get(name)
     if handler is None:
         raise TransportError(f"cannot open the in-process server {name}: the daemon has none", kind="not_found")
-    channel = InProcessChannel(handler, receiver)
+    channel = InProcessChannel(handler, receiver, report)
     try:
         yield InProcessLink(channel)
     finally:

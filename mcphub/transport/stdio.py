@@ -12,6 +12,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from io import FileIO
 
 import anyio
 
@@ -66,7 +67,10 @@ async def open_stdio(
         path = find_executable(transport.command, env.get("PATH"), cwd)
     except TransportError as e:
         raise TransportError(str(e), kind="not_found") from None
-    ends = _Ends(transport.stdio)
+    try:
+        ends = _Ends(transport.stdio)
+    except OSError as e:
+        raise TransportError(f"cannot start {spec.name}: no streams for it: {e.strerror}", kind="spawn") from None
     try:
         child = await around.launcher.spawn([transport.command, *transport.args], env, cwd, *ends.theirs, path=path)
     except BaseException:
@@ -104,41 +108,54 @@ async def _watch(child: Child, wire: Wire, reader: StderrReader) -> None:
 
 
 class _Ends:
-    """The six descriptors of a child's three streams, ours and theirs, until they belong to somebody."""
+    """The six descriptors of a child's three streams, ours and theirs, until they belong to somebody. Raises OSError.
+
+    Sockets and pipes are kept as objects, so that one is closed once, whoever has it by then.
+    """
 
     def __init__(self, kind: str) -> None:
-        self._pipes = kind == "pipe"
-        self._sockets: tuple[socket.socket, socket.socket] | None = None
-        if self._pipes:
-            child_in, self._in = os.pipe()
-            self._out, child_out = os.pipe()
-        else:
-            ours_in, theirs_in = socket.socketpair()
-            ours_out, theirs_out = socket.socketpair()
-            self._sockets = (ours_in, ours_out)
-            child_in, child_out = theirs_in.detach(), theirs_out.detach()
-        self.stderr, child_err = os.pipe()
+        made: list[int] = []
+        try:
+            for direction in ("in", "out", "err"):
+                if direction == "err" or kind == "pipe":
+                    made += os.pipe()
+                else:
+                    made += [sock.detach() for sock in socket.socketpair()]
+        except OSError:
+            for fd in made:
+                os.close(fd)
+            raise
+        # A pipe's first descriptor is the one to read from; of a socket pair either end may be ours.
+        child_in, ours_in, ours_out, child_out, self.stderr, child_err = made
         self.theirs = (child_in, child_out, child_err)
+        self._ours: list[socket.socket | FileIO] = []
+        if kind == "pipe":
+            self._ours += [FileIO(ours_in, "wb"), FileIO(ours_out, "rb")]
+        else:
+            self._ours += [socket.socket(fileno=ours_in), socket.socket(fileno=ours_out)]
 
     def close_theirs(self) -> None:
         for fd in self.theirs:
             os.close(fd)
 
     def close_ours(self) -> None:
-        if self._sockets is not None:
-            for sock in self._sockets:
-                sock.close()
-        else:
-            os.close(self._in)
-            os.close(self._out)
+        for end in self._ours:
+            end.close()
         os.close(self.stderr)
 
     async def attach(self, wire: Wire) -> None:
+        """Make our ends the wire's transports."""
         loop = asyncio.get_running_loop()
-        if self._sockets is not None:
-            ours_in, ours_out = self._sockets
-            await loop.create_connection(lambda: WriteSide(wire), sock=ours_in)
+        ours_in, ours_out = self._ours
+        try:
+            if isinstance(ours_in, socket.socket):
+                await loop.create_connection(lambda: WriteSide(wire), sock=ours_in)
+            else:
+                await loop.connect_write_pipe(lambda: WriteSide(wire), ours_in)
+        except BaseException:
+            ours_out.close()  # the other one has a transport by now, whatever became of it
+            raise
+        if isinstance(ours_out, socket.socket):
             await loop.create_connection(lambda: wire, sock=ours_out)
         else:
-            await loop.connect_write_pipe(lambda: WriteSide(wire), os.fdopen(self._in, "wb", 0))
-            await loop.connect_read_pipe(lambda: PipeReadSide(wire), os.fdopen(self._out, "rb", 0))
+            await loop.connect_read_pipe(lambda: PipeReadSide(wire), ours_out)

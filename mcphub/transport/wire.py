@@ -27,8 +27,10 @@ LARGE = 1 << 15
 #: Unsent bytes at which a peer counts as not reading, and at which it is cut off.
 FULL_AT = 8 << 20
 ABORT_AT = 1 << 30
-#: How long a peer that closed its reading side may go on writing.
+#: How long a peer that closed its reading side may go on writing, seconds.
 DRAIN = 0.25
+#: How long a peer that has ended may take nothing of what is still to be written, seconds.
+LINGER = 5.0
 
 # From 3.12 on, asyncio's transports keep the memoryview they could not send; before, they copied it.
 _KEEPS_VIEWS = sys.version_info >= (3, 12)
@@ -68,8 +70,8 @@ class Batch:
 class Wire(asyncio.BufferedProtocol):
     """A duplex stream of frames: one socket, two sockets, or two pipes. Implements channel.Channel.
 
-    `full` while more than `full_at` bytes wait that the peer does not read; then its own reading is paused too, unless
-    `keep_reading`. `closed` is set when all is gone.
+    `full` while more than `full_at` bytes wait that the peer does not read; then its own reading is paused too, and
+    nothing more that it sent is handed on, unless `keep_reading`. `closed` is set when all is gone.
     """
 
     def __init__(
@@ -97,25 +99,43 @@ class Wire(asyncio.BufferedProtocol):
         self._open = 0
         self._ended = False
         self.full = False
+        self._paired = False
         self._resting = False
+        self._halted = False
         self._spent = 0
         self._told = False
 
     # --- asyncio -----------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._open += 1
-        if isinstance(transport, asyncio.ReadTransport):
-            self._reader = transport
+        assert isinstance(transport, asyncio.Transport)
+        self.read_from(transport)
         # A socket can be written to as well, but the writing side of a pair was made before this one.
-        if self._writer is None and isinstance(transport, asyncio.WriteTransport):
+        if not self._paired:
             self.write_to(transport)
+
+    def read_from(self, transport: asyncio.ReadTransport) -> None:
+        self._open += 1
+        self._reader = transport
+        if self._ended:
+            transport.close()  # what was fed before it has ended the wire already
+        elif self._resting:
+            transport.pause_reading()
 
     def write_to(self, transport: asyncio.WriteTransport) -> None:
         self._writer = transport
         transport.set_write_buffer_limits(high=self._full_at)
-        if self._out:
+        if self._ended:
+            # Not here: a pipe's transport watches its descriptor only after this call.
+            asyncio.get_running_loop().call_soon(transport.close)
+        elif self._out:
             self._batch.add(self)
+
+    def pair_with(self, transport: asyncio.WriteTransport) -> None:
+        """The writing side of a pair; it is made before the reading side."""
+        self._open += 1
+        self._paired = True
+        self.write_to(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         try:
@@ -148,6 +168,8 @@ class Wire(asyncio.BufferedProtocol):
         lent = False
         try:
             while left and not self._ended:
+                if self.full and not self._keep_reading:
+                    break  # its answers would pile up: the rest waits until it reads
                 line = buffer.next()
                 if line is None:
                     break
@@ -167,10 +189,20 @@ class Wire(asyncio.BufferedProtocol):
             batch.reading = False
             if (batch.flush() or lent) and _KEEPS_VIEWS:
                 buffer.lend()
-        if left:
+        if self._ended:
+            return
+        if self._stopped() and buffer.pending():
+            self._halt()
+        elif left:
             self._spent = 0
-        elif not self._ended:
+        else:
             self._rest()
+
+    def _halt(self) -> None:
+        """What is buffered is handed on when the peer reads again."""
+        self._halted = self._resting = True
+        if self._reader is not None:
+            self._reader.pause_reading()
 
     def _rest(self) -> None:
         """The budget is spent: let the others have a turn, then go on with what is buffered."""
@@ -190,7 +222,7 @@ class Wire(asyncio.BufferedProtocol):
             return
         before = self._spent
         self._deliver()
-        if self._spent == before or not self._spent:
+        if not self._halted and (self._spent == before or not self._spent):
             self._resting = False
             self._resume()
 
@@ -215,11 +247,15 @@ class Wire(asyncio.BufferedProtocol):
         """The writing side of a pair is gone; what the peer still has to say is read for a moment."""
         self._open -= 1
         self._writer = None
-        if self._open <= 0:
-            self.closed.set()
-        elif not self._ended:
-            self.reason = self.reason or "the peer closed its reading side"
-            asyncio.get_running_loop().call_later(DRAIN, self.abort)
+        if self._ended:
+            if self._open <= 0:
+                self.closed.set()
+        else:
+            asyncio.get_running_loop().call_later(DRAIN, self._drained)
+
+    def _drained(self) -> None:
+        if not self._ended:
+            self.fail("the peer closed its reading side")
 
     def pause_writing(self) -> None:
         self.full = True
@@ -228,7 +264,11 @@ class Wire(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self.full = False
-        self._resume()
+        if self._halted:
+            self._halted = False
+            asyncio.get_running_loop().call_soon(self._go_on)
+        else:
+            self._resume()
 
     # --- channel.Channel ---------------------------------------------------------------------------------------------
 
@@ -277,10 +317,14 @@ class Wire(asyncio.BufferedProtocol):
     def abort(self) -> None:
         for transport in (self._writer, self._reader):
             if isinstance(transport, asyncio.WriteTransport):
-                transport.abort()
+                # One that closes with nothing left to write is on its way; a pipe's must not be told twice.
+                if not transport.is_closing() or transport.get_write_buffer_size():
+                    transport.abort()
             elif transport is not None:
                 transport.close()
         self._end(self.reason)
+        if self._open <= 0:
+            self.closed.set()  # it was never connected, or has ended before
 
     def finish(self) -> None:
         """Close after what is queued was written; a peer that does not read is the caller's to abort."""
@@ -319,6 +363,18 @@ class Wire(asyncio.BufferedProtocol):
         for transport in (self._writer, self._reader):
             if transport is not None and not transport.is_closing():
                 transport.close()
+        if self._writer is not None and (waiting := self._writer.get_write_buffer_size()):
+            asyncio.get_running_loop().call_later(LINGER, self._linger, waiting)
+
+    def _linger(self, before: int) -> None:
+        """What was answered before the end is still written, as long as somebody takes it."""
+        if self._writer is None or self.closed.is_set():
+            return
+        waiting = self._writer.get_write_buffer_size()
+        if 0 < waiting < before:
+            asyncio.get_running_loop().call_later(LINGER, self._linger, waiting)
+        elif waiting:
+            self.abort()
 
 
 class WriteSide(asyncio.Protocol):
@@ -329,8 +385,7 @@ class WriteSide(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
-        self._wire._open += 1
-        self._wire.write_to(transport)
+        self._wire.pair_with(transport)
 
     def pause_writing(self) -> None:
         self._wire.pause_writing()
@@ -350,8 +405,7 @@ class PipeReadSide(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.ReadTransport)
-        self._wire._open += 1
-        self._wire._reader = transport
+        self._wire.read_from(transport)
 
     def data_received(self, data: bytes) -> None:
         self._wire.feed(data)
