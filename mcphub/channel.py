@@ -9,6 +9,9 @@ from typing import Protocol
 
 Data = bytes | bytearray | memoryview
 
+#: Kinds of `Receiver.unanswered` that say: the server has not acted on the request.
+NOT_ACTED_ON = frozenset(["unreachable", "tls", "refused", "rate_limited", "needs_auth", "session"])
+
 
 class Receiver(Protocol):
     """Who is told what a channel brings. An exception here closes that channel only."""
@@ -16,14 +19,24 @@ class Receiver(Protocol):
     def frame(self, line: memoryview) -> None:
         """One message without its newline. The view is valid during the call only: copy what must live longer."""
 
+    def unanswered(self, request_id: int, kind: str, message: str) -> None:
+        """This request will not be answered, though the channel lives; only channels on which each request travels by
+        itself say so. `kind`: `unreachable`, `tls`, `refused`, `rate_limited`, `needs_auth` (the server did not act on
+        it), `lost`, `no_response`, `status` (it may have), `unreadable`, `ended` (a stream that had begun), `session`
+        (not acted on; it may be sent again to the server's next session)."""
+
     def lost(self, reason: str) -> None:
         """The last call: the peer is gone ("" = orderly end of stream) or broke the framing (why)."""
 
 
 class Channel(Protocol):
-    """One duplex stream of frames. `full` while the peer does not read what was sent."""
+    """One duplex stream of frames. `full` while the peer does not read what was sent.
+
+    `current`: while `frame` runs for what came on the stream of one request, that request's id, else None.
+    """
 
     full: bool
+    current: int | None
 
     def send(self, *parts: Data) -> None:
         """Queue one frame, newline included, in any number of parts; views must stay valid until this loop turn ends.

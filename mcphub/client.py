@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         StatusReport,
         StopReport,
         ToolsReport,
+        UrlReport,
     )
 
 #: Seconds for an answer that the daemon has at hand. A call has no limit here: the hub's own limits end it.
@@ -89,6 +90,11 @@ class ControlClient:
     def reconnect(self, name: str | None = None) -> ReconnectReport:
         """Close and open again one server, or with None all."""
         report: ReconnectReport = self._tell("/v1/reconnect", {"name": name})
+        return report
+
+    def url(self, server: str = "") -> UrlReport:
+        """Where agents come over HTTP; with a server only to that one, under its own names."""
+        report: UrlReport = self._get("/v1/url" + self._query(server=server or None))
         return report
 
     def logs(self, name: str, lines: int = 100) -> LogsReport:

@@ -24,6 +24,7 @@ from mcphub.catalog.cache import Catalog
 from mcphub.config.places import Places, places
 from mcphub.config.settings import HubSettings
 from mcphub.connection.backoff import Backoff
+from mcphub.connection.client import Client
 from mcphub.connection.worker import Worker
 from mcphub.control.hub import Hub
 from mcphub.errors import ConfigError, ControlError, McphubError
@@ -31,8 +32,12 @@ from mcphub.gateway.dispatch import Gateway
 from mcphub.hub import RunningHub
 from mcphub.observe.logging import configure
 from mcphub.protocol.jsonrpc import Raw
+from mcphub.sessions.http_endpoint import HttpEndpoint, Log
+from mcphub.sessions.loopback import Loopback, open_loopback
 from mcphub.sessions.unix_listener import AgentListener
 from mcphub.sessions.workspaces import Workspaces
+from mcphub.store.sealkey import load_or_create
+from mcphub.store.workspace_ids import WorkspaceIds
 from mcphub.supervisor.startup import Limiters
 from mcphub.supervisor.supervisor import Supervisor
 from mcphub.transport.link import Surroundings
@@ -102,17 +107,20 @@ class _Ready:
 
     def close(self) -> None:
         if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+            fd, self._fd = self._fd, None
+            try:
+                os.close(fd)
+            except OSError:
+                pass  # there never was one of that number
 
 
 async def _run(ready: _Ready, hide: Callable[[Iterable[str]], None]) -> None:
     stop = anyio.Event()
     where = places()
     become_subreaper()
-    async with Launcher() as launcher, anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
         tasks.start_soon(_signals, stop)
-        async with _serving(where, launcher, stop, hide):
+        async with Launcher() as launcher, _serving(where, launcher, stop, hide):
             ready.listening()
             gc.collect()
             gc.freeze()  # what start-up made stays: the collector need not look at it again
@@ -140,49 +148,65 @@ async def _serving(
     settings = _settings(where)
     supervisor = Supervisor(
         _with_grace(surroundings, settings),
-        Limiters.of(settings.connect.local),
+        Limiters.of(settings.connect.local, settings.connect.remote),
         Backoff(attempts=settings.connect.attempts),
         sink,
         _log,
         settings.logs.stderr_bytes,
     )
+    trim = _Trim()
     catalog = Catalog(settings.names.max_length)
     workspaces = Workspaces(supervisor, where, os.environ, lambda: gateway.refresh(), hide)
-    gateway = Gateway(supervisor, catalog, workspaces.visible, settings.lists.wait)
+    seal_key, trouble = load_or_create(where.seal_key)
+    if trouble:
+        log.warning("%s", trouble)
+    gateway = Gateway(supervisor, catalog, workspaces.visible, settings.lists.wait, seal_key)
     sink.gateway = gateway
-    listener = AgentListener(gateway, workspaces, batch, _log, _report, _Trim())
+    listener = AgentListener(gateway, workspaces, batch, _log, _report, trim)
     agent_path, control_path = where.agent_socket, where.control_socket
-    hub = RunningHub(supervisor, catalog, gateway, workspaces, listener, launcher, (agent_path, control_path), stop.set)
-    early["status"] = hub.lines
     with listening(agent_path) as agent_sock:
+        ids = WorkspaceIds(where.workspace_ids)
+        endpoint = HttpEndpoint(gateway, workspaces, ids, listener.numbers, _log, _report)
+        loopback = open_loopback(settings.http, where.http_token)
+        hide([loopback.token] if loopback.token else [])
+        hub = RunningHub(
+            supervisor, catalog, gateway, workspaces, listener, endpoint, loopback, ids, launcher, where, stop.set
+        )
+        early["status"] = hub.lines
         async with anyio.create_task_group() as workers:
             started = anyio.Event()
             workers.start_soon(supervisor.run, started)
             await started.wait()
             loaded = await workspaces.start()
             # The servers start while this is imported; it is the largest part of our own start-up.
-            control_server = await anyio.to_thread.run_sync(_control_server)
-            for problem in (*loaded.problems(), *loaded.warnings()):
+            control_server, http_listener = await anyio.to_thread.run_sync(_http)
+            for problem in filter(None, (*loaded.problems(), *loaded.warnings(), loopback.problem, ids.problem)):
                 log.warning("%s", problem)
             async with anyio.create_task_group() as agents:
-                agents.start_soon(_follow, supervisor, gateway)
+                agents.start_soon(_follow, supervisor, gateway, trim)
                 agents.start_soon(workspaces.run)
                 agents.start_soon(listener.run, agent_sock)
-                async with control_server(hub, control_path):
-                    log.info("serving agents on %s, people on %s", agent_path, control_path)
-                    yield
-                gateway.end()
-                batch.flush()
+                async with http_listener(endpoint, where.http_socket, loopback, _log):
+                    async with control_server(hub, control_path):
+                        served = agent_path + (f" and {loopback.url}" if loopback.url else "")
+                        log.info("serving agents on %s, people on %s", served, control_path)
+                        yield
+                    gateway.end()
+                    batch.flush()
                 agents.cancel_scope.cancel()
             with anyio.move_on_after(2 * settings.stop.grace + STOP_MARGIN):
                 await supervisor.stop()
             workers.cancel_scope.cancel()
 
 
-def _control_server() -> Callable[[Hub, str], AbstractAsyncContextManager[None]]:
+def _http() -> tuple[
+    Callable[[Hub, str], AbstractAsyncContextManager[None]],
+    Callable[[HttpEndpoint, str, Loopback, Log], AbstractAsyncContextManager[None]],
+]:
     from mcphub.control.server import control_server
+    from mcphub.sessions.http_listener import http_listener
 
-    return control_server
+    return control_server, http_listener
 
 
 def _settings(where: Places) -> HubSettings:
@@ -197,20 +221,21 @@ def _with_grace(surroundings: Surroundings, settings: HubSettings) -> Surroundin
     return dataclasses.replace(surroundings, grace=settings.stop.grace)
 
 
-async def _follow(supervisor: Supervisor, gateway: Gateway) -> None:
-    """Give every new snapshot to the gateway."""
+async def _follow(supervisor: Supervisor, gateway: Gateway, trim: _Trim) -> None:
+    """Give every new snapshot to the gateway; a connection that was lost may leave much to give back."""
     revision = 0
     while True:
         revision = await supervisor.snapshot.newer_than(revision)
         gateway.refresh()
+        trim()
 
 
 async def _signals(stop: anyio.Event) -> None:
+    """A second request changes nothing: the end is bounded, and one that is cut short is not orderly."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async for number in signals:
             if number != signal.SIGHUP:  # the terminal that started us may go; we stay
                 stop.set()
-                return
 
 
 class _Sink:
@@ -221,6 +246,11 @@ class _Sink:
     def server_said(self, worker: Worker, method: str, params: Raw) -> None:
         if self.gateway is not None:
             self.gateway.server_said(worker, method, params)
+
+    def server_asked(
+        self, worker: Worker, client: Client, mid: bytes, method: str, params: Raw, current: int | None
+    ) -> bool:
+        return self.gateway is not None and self.gateway.server_asked(worker, client, mid, method, params, current)
 
 
 def _log(level: str, text: str) -> None:

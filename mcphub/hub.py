@@ -11,11 +11,13 @@ import os
 from collections.abc import Callable, Iterable
 
 import anyio
+import anyio.to_thread
 
 from mcphub import __version__
 from mcphub.catalog.cache import Catalog
 from mcphub.channel import Data
 from mcphub.config.load import Loaded
+from mcphub.config.places import Places
 from mcphub.connection.machine import Asked, Connected, Failed
 from mcphub.desired import desired_state, rows, visible
 from mcphub.errors import ConfigError, ControlError
@@ -24,6 +26,9 @@ from mcphub.policy import approval
 from mcphub.protocol.jsonrpc import quote
 from mcphub.protocol.versions import LATEST_LEGACY
 from mcphub.report import origin_status, resident, row
+from mcphub.sessions.http_endpoint import HttpEndpoint
+from mcphub.sessions.http_request import endpoint_path
+from mcphub.sessions.loopback import Loopback
 from mcphub.sessions.session import Session
 from mcphub.sessions.unix_listener import AgentListener
 from mcphub.sessions.workspaces import Workspaces
@@ -39,7 +44,9 @@ from mcphub.status import (
     StatusReport,
     ToolsReport,
     ToolStatus,
+    UrlReport,
 )
+from mcphub.store.workspace_ids import WorkspaceIds
 from mcphub.supervisor.supervisor import Supervisor
 from mcphub.transport.process import Launcher
 
@@ -57,8 +64,11 @@ class RunningHub:
         gateway: Gateway,
         workspaces: Workspaces,
         listener: AgentListener,
+        endpoint: HttpEndpoint,
+        loopback: Loopback,
+        ids: WorkspaceIds,
         launcher: Launcher,
-        sockets: tuple[str, str],
+        where: Places,
         stop: Callable[[], None],
     ) -> None:
         self._supervisor = supervisor
@@ -66,8 +76,11 @@ class RunningHub:
         self._gateway = gateway
         self._workspaces = workspaces
         self._listener = listener
+        self._endpoint = endpoint
+        self._loopback = loopback
+        self._ids = ids
         self._launcher = launcher
-        self._sockets = sockets
+        self._sockets = (where.agent_socket, where.http_socket, where.control_socket)
         self._stop = stop
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
@@ -75,11 +88,12 @@ class RunningHub:
     # --- status ------------------------------------------------------------------------------------------------------
 
     def status(self, workspace: str, name: str | None) -> StatusReport:
-        peeked = self._workspaces.peek(workspace)
+        peeked = self._workspaces.peek(workspace := _directory(workspace))
         servers = [r for r in self._rows(peeked) if name is None or r["name"] == name]
         if name is not None and not servers:
             raise ControlError(f"no server is named {name}; `mcphub status` lists them", status=404)
         problems = [p for one in peeked.values() for p in one.problems()] + list(self._workspaces.store_problems)
+        problems += [p for p in (self._loopback.problem, self._ids.problem) if p]
         return StatusReport(
             revision=self._supervisor.snapshot.revision,
             daemon=self._daemon(),
@@ -116,7 +130,9 @@ class RunningHub:
             launcher_rss=resident(launcher),
             descriptors=_descriptors(),
             agent_socket=self._sockets[0],
-            control_socket=self._sockets[1],
+            http_url=self._loopback.url or None,
+            http_socket=self._sockets[1],
+            control_socket=self._sockets[2],
         )
 
     def _sessions(self) -> list[SessionStatus]:
@@ -131,7 +147,7 @@ class RunningHub:
                 since=round(now - s.since, 1),
                 calls_in_flight=len(s.calls),
             )
-            for s in sorted(self._listener.sessions, key=lambda s: s.number)
+            for s in sorted([*self._listener.sessions, *self._endpoint.agents()], key=lambda s: s.number)
         ]
 
     async def wait_newer(self, revision: int) -> int:
@@ -142,6 +158,7 @@ class RunningHub:
     # --- tools -------------------------------------------------------------------------------------------------------
 
     def tools(self, workspace: str, query: str, schemas: bool) -> ToolsReport:
+        workspace = _directory(workspace)
         words = query.lower().split()
         out: list[ToolStatus] = []
         for route in self._gateway.toolset(workspace).routes.values():
@@ -166,7 +183,7 @@ class RunningHub:
         return ToolsReport(revision=self._supervisor.snapshot.revision, tools=out)
 
     async def call(self, workspace: str, tool: str, arguments: bytes) -> CallReport:
-        async with self._workspaces.using(workspace):
+        async with self._workspaces.using(workspace := _directory(workspace)):
             answer = _Answer()
             session = Session(
                 0, self._gateway, client="mcphub call", workspace=workspace, pid=None, since=self._loop.time()
@@ -181,25 +198,42 @@ class RunningHub:
                         await asyncio.sleep(0)  # the gateway gives the new toolset in the same turn
                         self._gateway.refresh()
                 route = session.toolset.routes.get(tool)
-                if route is None:
-                    raise ControlError(f"no tool is named {tool}; `mcphub tools` lists them", status=404)
                 line = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%b,"arguments":%b}}'
                 self._gateway.dispatch(session, memoryview(line % (quote(tool), arguments)))
                 await answer.came.wait()
             finally:
                 self._gateway.leave(session)
         reply = json.loads(answer.data)
-        report = CallReport(tool=tool, server=route.key.name)
+        if route is None and "error" in reply:
+            raise ControlError(f"no tool is named {tool}; `mcphub tools` lists them", status=404)
+        # Without a route the answer says what is the matter with the server that the name leads to.
+        servers = [name for name in self._workspaces.visible(workspace) if tool.startswith(f"mcp__{name}__")]
+        report = CallReport(tool=tool, server=route.key.name if route is not None else max(servers, key=len))
         if "error" in reply:
             report["error"] = reply["error"]
         else:
             report["result"] = reply["result"]
         return report
 
+    # --- agents over HTTP --------------------------------------------------------------------------------------------
+
+    async def url(self, workspace: str, server: str) -> UrlReport:
+        workspace = _directory(workspace)
+        known = [name for name, _ in visible(self._workspaces.peek(workspace)[workspace].resolved)]
+        if server and server not in known:
+            raise ControlError(f"no server is named {server}; `mcphub status` lists them", status=404)
+        try:
+            given = await anyio.to_thread.run_sync(self._ids.remember, workspace) if workspace else ""
+        except ConfigError as e:
+            raise ControlError(f"cannot give a URL: {e}", status=500) from e
+        path = endpoint_path(given, server)
+        return UrlReport(url=self._loopback.url_for(path), socket=self._sockets[1], path=path)
+
     # --- connections -------------------------------------------------------------------------------------------------
 
     def _keys(self, workspace: str, name: str) -> list[InstanceKey]:
         """The instances of this name: the one that the workspace sees, else all of other workspaces. Raises 404."""
+        workspace = _directory(workspace)
         found = visible(self._workspaces.peek(workspace)[workspace].resolved)
         keys = [key for one, key in found if one == name]
         keys = keys or [key for key in self._supervisor.workers if key.name == name]
@@ -239,7 +273,9 @@ class RunningHub:
 
     def approvals(self, workspace: str) -> ApprovalsReport:
         items = []
-        for resolved in self._workspaces.peek(workspace)[workspace].resolved.servers.values():
+        workspace = _directory(workspace)
+        # As the files are now: what is shown here is what can be approved.
+        for resolved in self._workspaces.peek(workspace, again=True)[workspace].resolved.servers.values():
             asked = approval.subject(resolved)
             if asked is not None:
                 state = approval.decide(asked, self._workspaces.decisions)
@@ -247,6 +283,7 @@ class RunningHub:
         return ApprovalsReport(items=items)
 
     def _subject(self, workspace: str, name: str) -> approval.Subject:
+        workspace = _directory(workspace)
         resolved = self._workspaces.peek(workspace, again=True)[workspace].resolved.servers.get(name)
         asked = approval.subject(resolved) if resolved is not None else None
         if asked is None:
@@ -291,6 +328,7 @@ class _Answer:
     """The channel of a session that asks one thing. Implements channel.Channel."""
 
     full = False
+    current: int | None = None
 
     def __init__(self) -> None:
         self.came = anyio.Event()
@@ -298,12 +336,19 @@ class _Answer:
 
     def send(self, *parts: Data) -> None:
         frame = b"".join(parts)
-        if not self.came.is_set() and b'"method"' not in frame[:40]:
+        if not self.came.is_set() and not frame.startswith(b'{"jsonrpc":"2.0","method":'):
             self.data = frame
             self.came.set()
 
     def abort(self) -> None:
         pass
+
+
+def _directory(workspace: str) -> str:
+    """A workspace as agents name it. Raises ControlError 400."""
+    if workspace and (not os.path.isabs(workspace) or "\0" in workspace):
+        raise ControlError(f"cannot use the workspace {workspace[:200]!r}: it is not an absolute path", status=400)
+    return os.path.normpath("/" + workspace.lstrip("/")) if workspace else ""
 
 
 def _descriptors() -> int:

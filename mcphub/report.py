@@ -15,7 +15,7 @@ from mcphub.config.resolve import Resolved
 from mcphub.connection.faults import Fault
 from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pending, State
 from mcphub.connection.worker import Worker
-from mcphub.spec import Broken, InstanceKey, Off, Origin, StdioSpec, Want
+from mcphub.spec import Broken, HttpSpec, InProcessSpec, InstanceKey, Off, Origin, StdioSpec, Want
 from mcphub.status import LastError, OriginStatus, ServerStatus, StateName
 
 #: The reason of a project's server whose project no agent works in.
@@ -69,6 +69,13 @@ def _state(state: State, attempts: int, now: float) -> tuple[StateName, str, str
             return "disabled", f"disabled ({because})", detail or because, None, None
         case _:
             assert_never(state)
+
+
+def _shown(transport: StdioSpec | HttpSpec | InProcessSpec) -> list[str]:
+    """What it runs, or where it is, as it may be printed."""
+    if isinstance(transport, StdioSpec):
+        return list(transport.shown)
+    return [transport.shown] if isinstance(transport, HttpSpec) else []
 
 
 def row(
@@ -137,7 +144,7 @@ def row(
             "scope": str(spec.origin.scope),
             "origin": origin_status(spec.origin),
             "transport": transport.kind,
-            "command": list(transport.shown) if isinstance(transport, StdioSpec) else [],
+            "command": _shown(transport),
         }
     )
     if isinstance(wish, Off):

@@ -66,6 +66,21 @@ class StdioSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpSpec:
+    """A server at a URL, spoken to by Streamable HTTP.
+
+    `url` and the values of `headers` are fully expanded; the names of the headers are as the file has them. `shown` is
+    the URL as the file has it, with `${VAR}` kept and user and query masked: the only form that may be printed.
+    """
+
+    url: Secret
+    headers: Mapping[str, Secret] = field(default_factory=dict)
+    shown: str = ""
+
+    kind = "http"
+
+
+@dataclass(frozen=True, slots=True)
 class InProcessSpec:
     """A server that lives in the daemon, found by `name` among those the daemon was given."""
 
@@ -84,25 +99,32 @@ class ServerSpec:
 
     name: str
     origin: Origin
-    transport: StdioSpec | InProcessSpec
+    transport: StdioSpec | HttpSpec | InProcessSpec
     startup_timeout: float = 30.0
     call_timeout: float = 600.0
     enabled_tools: tuple[str, ...] | None = None
     disabled_tools: tuple[str, ...] = ()
     era: str = ""
     workspace: str = ""
+    #: A legacy server is told that agents can be asked to sample.
+    sampling: bool = False
 
     def key(self) -> InstanceKey:
         """The identity of the instance that this spec needs: everything that would make another process of it."""
         t = self.transport
         parts: list[str] = [t.kind, self.workspace, self.era, str(self.startup_timeout), str(self.call_timeout)]
-        parts += [repr(self.enabled_tools), repr(self.disabled_tools)]
+        parts += [repr(self.enabled_tools), repr(self.disabled_tools), str(self.sampling)]
         if isinstance(t, StdioSpec):
-            parts += ["\0".join([t.command, *t.args]), t.cwd, t.stdio, repr(t.inherit_env)]
+            parts += [t.command, t.cwd, t.stdio, repr(t.inherit_env), str(len(t.args)), *t.args]
             parts += [f"{k}={str(v)}" for k, v in sorted(t.env.items())]
+        elif isinstance(t, HttpSpec):
+            parts.append(str(t.url))
+            parts += [f"{k}={str(v)}" for k, v in sorted(t.headers.items())]
         else:
             parts.append(t.name)
-        digest = hashlib.sha256("\1".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+        # Each part with its length: no text within one can pass for the border to the next.
+        whole = "".join([f"{len(part)}:{part}" for part in parts])
+        digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
         return InstanceKey(self.name, digest[:16], self.workspace)
 
 

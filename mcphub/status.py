@@ -69,6 +69,9 @@ class DaemonStatus(TypedDict):
     launcher_rss: int | None
     descriptors: int
     agent_socket: str
+    #: where agents are served over TCP, without the token; None = nowhere
+    http_url: str | None
+    http_socket: str
     control_socket: str
 
 
@@ -156,6 +159,15 @@ class DecisionReport(TypedDict):
     name: str
     workspace: str
     state: str
+
+
+class UrlReport(TypedDict):
+    """`GET /v1/url`: where an agent comes over HTTP. `url` holds the token, and is None while nothing is served over
+    TCP; `socket` and `path` are for those that can speak HTTP over a Unix socket, without a token."""
+
+    url: str | None
+    socket: str
+    path: str
 
 
 class StopReport(TypedDict):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mcphub.catalog.definition import Definition, read_definitions
+from mcphub.catalog.library import Library, Shelf
+from mcphub.catalog.library import merge as merge_library
 from mcphub.catalog.naming import DEFAULT_MAX_LENGTH
 from mcphub.catalog.toolset import Offer, Toolset, merge
 from mcphub.connection.machine import Connected
@@ -23,7 +25,8 @@ class Catalog:
     def __init__(self, max_length: int = DEFAULT_MAX_LENGTH) -> None:
         self._max_length = max_length
         self._read: dict[InstanceKey, _Read] = {}
-        self._merged: dict[str, tuple[object, Toolset]] = {}
+        self._merged: dict[tuple[str, str], tuple[object, Toolset]] = {}
+        self._libraries: dict[tuple[str, str], tuple[object, Library]] = {}
 
     def definitions(self, view: View) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
         """The usable tools of one instance that its entry does not hide, and warnings about the others."""
@@ -38,24 +41,43 @@ class Catalog:
             known = self._read[view.key] = (view.tools, tools, warnings)
         return known[1], known[2]
 
-    def toolset(self, workspace: str, visible: Mapping[str, InstanceKey], views: Mapping[InstanceKey, View]) -> Toolset:
-        """The merged toolset of a workspace; the same object while nothing that it shows has changed."""
+    def toolset(
+        self, workspace: str, visible: Mapping[str, InstanceKey], views: Mapping[InstanceKey, View], only: str = ""
+    ) -> Toolset:
+        """The merged toolset of a workspace, or one server's own (`only` is its name, and all that `visible` has); the
+        same object while nothing that it shows has changed."""
         shown = [views[key] for key in visible.values() if key in views]
         stamp = (
             tuple(visible),
             tuple((v.key, v.tools, isinstance(v.state, Connected)) for v in shown),
         )
-        known = self._merged.get(workspace)
+        known = self._merged.get((workspace, only))
         if known is not None and known[0] == stamp:
             return known[1]
         offers = [Offer(v.key, self.definitions(v)[0], isinstance(v.state, Connected)) for v in shown]
-        toolset = merge(offers, tuple(visible), self._max_length)
-        self._merged[workspace] = (stamp, toolset)
+        toolset = merge(offers, tuple(visible), self._max_length, prefixed=not only)
+        self._merged[workspace, only] = (stamp, toolset)
         return toolset
+
+    def library(
+        self, workspace: str, visible: Mapping[str, InstanceKey], views: Mapping[InstanceKey, View], only: str = ""
+    ) -> Library:
+        """The merged prompts and resources, as `toolset` gives the tools."""
+        shown = [views[key] for key in visible.values() if key in views]
+        stamp = (tuple(visible), tuple((v.key, v.shelved, isinstance(v.state, Connected)) for v in shown))
+        known = self._libraries.get((workspace, only))
+        if known is not None and known[0] == stamp:
+            return known[1]
+        shelves = [Shelf(v.key, v.shelf, isinstance(v.state, Connected)) for v in shown]
+        library = merge_library(shelves, tuple(visible), prefixed=not only, max_length=self._max_length)
+        self._libraries[workspace, only] = (stamp, library)
+        return library
 
     def forget(self, alive: Mapping[InstanceKey, View], workspaces: set[str]) -> None:
         """Drop what no longer exists."""
         for key in [k for k in self._read if k not in alive]:
             del self._read[key]
-        for workspace in [w for w in self._merged if w not in workspaces]:
-            del self._merged[workspace]
+        for view in [v for v in self._merged if v[0] not in workspaces]:
+            del self._merged[view]
+        for view in [v for v in self._libraries if v[0] not in workspaces]:
+            del self._libraries[view]

@@ -63,6 +63,11 @@ class Definition:
         return b",".join(out) + b"}"
 
 
+def clean(text: str) -> str:
+    """A text of a server's without what nobody should be shown."""
+    return _UNCLEAN.sub("", text)
+
+
 def _is_object_schema(raw: bytes) -> bool:
     return _says(_members(raw).get("type"), "object")
 

@@ -41,7 +41,7 @@ class Toolset:
 
     routes: Mapping[str, Route] = field(default_factory=dict)
     legacy: bytes = b'{"tools":[]}'
-    modern: bytes = b""
+    modern: bytes = MODERN_HEAD + b',"tools":[],"ttlMs":0,"cacheScope":"private"}'
     digest: str = ""
 
 
@@ -49,9 +49,12 @@ class Toolset:
 TTL_MS = 5000
 
 
-def merge(offers: Sequence[Offer], servers: Sequence[str], max_length: int = DEFAULT_MAX_LENGTH) -> Toolset:
+def merge(
+    offers: Sequence[Offer], servers: Sequence[str], max_length: int = DEFAULT_MAX_LENGTH, prefixed: bool = True
+) -> Toolset:
     """The merged toolset: servers by name, their tools by name, so that a server that lists in another order next time
-    changes nothing. `servers` are all configured names of the view."""
+    changes nothing. `servers` are all configured names of the view. Without `prefixed`, for a view of one server, tools
+    have the names that the server itself gives them."""
     routes: dict[str, Route] = {}
     legacy: list[bytes] = []
     modern: list[bytes] = []
@@ -59,7 +62,9 @@ def merge(offers: Sequence[Offer], servers: Sequence[str], max_length: int = DEF
     for offer in sorted(offers, key=lambda o: o.key):
         all_up = all_up and offer.up
         tools = sorted(offer.tools, key=lambda d: d.name)
-        names = exposed_names(offer.key.name, [d.name for d in tools], servers, max_length)
+        names = [d.name for d in tools]
+        if prefixed:
+            names = exposed_names(offer.key.name, names, servers, max_length)
         for exposed, definition in zip(names, tools, strict=True):
             if exposed in routes:
                 continue  # digits of two servers met by chance: the first server by name keeps it

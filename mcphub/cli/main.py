@@ -24,7 +24,7 @@ NO_DAEMON = 3
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (without the program's name; default: this process's) and return its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["connect"]:
+    if arguments[:1] == ["connect"] and "--print-url" not in arguments:
         from mcphub.sessions import bridge
 
         return bridge.main(arguments[1:])

@@ -21,7 +21,7 @@ expanded again.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 WORKSPACE_FOLDER = "workspaceFolder"
@@ -36,29 +36,38 @@ _BRACE = re.compile(r"\$\{|\}")
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """What a text may refer to. `workspace` is "" where there is no project; values never show."""
+    """What a text may refer to. `workspace` is "" where there is no project; values never show.
+
+    Variables that `withheld` names are empty, set or not.
+    """
 
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     workspace: str = ""
+    withheld: Callable[[str], bool] | None = None
 
     def get(self, name: str) -> str | None:
         """The value of `name`, None when it is unset."""
         if name == WORKSPACE_FOLDER:
             return self.workspace or None
-        return self.env.get(name)
+        return "" if self.withholds(name) else self.env.get(name)
+
+    def withholds(self, name: str) -> bool:
+        return self.withheld is not None and self.withheld(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
     """The text after replacement, and the names that it needs and cannot have.
 
-    `text` must not be used while `missing` or `secrets` hold anything. `unsupported` are the forms kept as they stood.
+    `text` must not be used while `missing` or `secrets` hold anything. `unsupported` are the forms kept as they stood,
+    `withheld` the variables that were empty because they must not be used here.
     """
 
     text: str = field(repr=False)
     missing: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
 
 
 def expand(text: str, variables: Variables) -> Expanded:
@@ -67,6 +76,7 @@ def expand(text: str, variables: Variables) -> Expanded:
     missing: list[str] = []
     secrets: list[str] = []
     unsupported: list[str] = []
+    withheld: list[str] = []
     at = 0
     while (dollar := _DOLLAR.search(text, at)) is not None:
         parts.append(text[at : dollar.start()])
@@ -93,6 +103,8 @@ def expand(text: str, variables: Variables) -> Expanded:
             unsupported.append(_clip(whole))
         else:
             value = variables.get(reference["name"])
+            if variables.withholds(reference["name"]):
+                withheld.append(reference["name"])
             if reference["default"] is not None and not value:
                 value = reference["default"]
             if value is None:
@@ -100,7 +112,7 @@ def expand(text: str, variables: Variables) -> Expanded:
             else:
                 parts.append(value)
     parts.append(text[at:])
-    return Expanded("".join(parts), _once(missing), _once(secrets), _once(unsupported))
+    return Expanded("".join(parts), _once(missing), _once(secrets), _once(unsupported), _once(withheld))
 
 
 def only_references(text: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from mcphub.errors import ConfigError
-from mcphub.spec import SHORTEST_SECRET, StdioSpec
+from mcphub.spec import SHORTEST_SECRET, HttpSpec, StdioSpec
 
 from .environment import hub_environment, parse_environment
 from .layer import keep_last_good
@@ -21,6 +21,7 @@ from .resolve import ResolvedSet, resolve, wanted_env_files
 from .settings import HubSettings, parse_settings
 from .sources import SOURCES
 from .sources.request import Request
+from .urls import secrets_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ class Loaded:
         return self.resolved.warnings
 
     def secrets(self) -> frozenset[str]:
-        """Values that must not be seen in a log: those of entries' `env`, and arguments that held a variable."""
+        """Values that must not be seen in a log: those of entries' `env` and `headers`, user and query of a URL,
+        and arguments that held a variable."""
         found: set[str] = set()
         for one in self.resolved.servers.values():
             transport = one.spec.transport if one.spec is not None else None
@@ -63,6 +65,8 @@ class Loaded:
                 found |= {str(value) for value in transport.env.values()}
                 pairs = zip(transport.args, transport.shown[1:], strict=False)
                 found |= {str(arg) for arg, shown in pairs if arg != shown}
+            elif isinstance(transport, HttpSpec):
+                found |= secrets_of(transport)
         return frozenset(value for value in found if len(value) >= SHORTEST_SECRET)
 
 

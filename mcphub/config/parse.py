@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mcphub.spec import InProcessSpec, Off, Origin, Problem, Scope, Secret, ServerSpec, StdioSpec
+from mcphub.spec import HttpSpec, InProcessSpec, Off, Origin, Problem, Scope, Secret, ServerSpec, StdioSpec
 
-from . import jsonc
+from . import jsonc, urls
 from .environment import blocked_in_project, valid_name
 from .expand import Variables, expand, only_references
 from .layer import Entry, Layer
@@ -44,17 +44,23 @@ _USED = frozenset(
     [
         "type", "command", "args", "env", "cwd", "envFile", "enabled", "disabled", "enabledTools",
         "disabledTools", "startupTimeout", "timeout", "inheritEnv", "stdio", "era", "url",
+        "sampling",
     ]
 )
 _LATER = frozenset(
     [
-        "lazy", "idleTimeout", "sharing", "trustAnnotations", "alwaysLoad", "limits", "sampling", "tools",
+        "lazy", "idleTimeout", "sharing", "trustAnnotations", "alwaysLoad", "limits", "tools",
         "restart", "source",
     ]
 )
 _REMOTE_ONLY = frozenset(
     [
         "headers", "headersHelper", "oauth",
+    ]
+)
+_PROGRAM_ONLY = frozenset(
+    [
+        "args", "env", "cwd", "envFile", "inheritEnv", "stdio",
     ]
 )
 _KINDS: Final[Mapping[type, str]] = {
@@ -226,6 +232,8 @@ def _outcome(entry: Entry, directory: str, context: Context, notes: _Notes) -> S
     if kind is None:
         notes.add("url is empty, so this server is not configured yet", "url")
         return None
+    if kind == "HTTP":
+        return _http(entry, directory, context, notes, enabled)
     if kind != "stdio":
         message = f"cannot run remote server {entry.name}: {kind} servers are not supported by this version"
         return Problem(entry.name, entry.origin, f"{message} ({entry.origin})")
@@ -247,8 +255,6 @@ def _outcome(entry: Entry, directory: str, context: Context, notes: _Notes) -> S
     env = _env(raw)
     cwd = _string(raw, "cwd")
     env_file = _string(raw, "envFile")
-    startup = _milliseconds(raw, "startupTimeout")
-    call = _milliseconds(raw, "timeout")
     shown = (command, *args) if project else (command, *(masked(arg) for arg in args))
 
     expanded_command = fields.expand(command, "command")
@@ -267,24 +273,96 @@ def _outcome(entry: Entry, directory: str, context: Context, notes: _Notes) -> S
     if not expanded_command:
         raise _Bad("is empty after its variables were replaced", "command")
 
+    transport = StdioSpec(
+        command=expanded_command,
+        args=expanded_args,
+        env=expanded_env,
+        shown=shown,
+        cwd=_cwd(expanded_cwd, directory if project else "", enabled),
+        inherit_env=_inherit_env(raw),
+        stdio=_one_of(raw, "stdio", ("socketpair", "pipe"), "socketpair"),
+    )
+    return _server(entry, directory, context, transport, enabled)
+
+
+def _http(entry: Entry, directory: str, context: Context, notes: _Notes, enabled: bool) -> ServerSpec | Off:
+    """A server at a URL."""
+    raw = entry.raw
+    for key in raw:
+        if key in _LATER or (key in _REMOTE_ONLY and key != "headers"):
+            notes.add("not used yet", key)
+        elif key in _PROGRAM_ONLY:
+            notes.add("not used by a remote server", key)
+        elif key not in _USED and key != "headers":
+            notes.add("unknown key, not used", key)
+    project = entry.origin.scope is Scope.PROJECT
+    # What a repository wrote must not carry a person's credentials to a place of its own choice.
+    withheld = urls.is_credential if project else None
+    variables = Variables(context.env, directory if project else "", withheld)
+    fields = _Fields(entry, variables, expanding=enabled, notes=notes)
+    url = _string(raw, "url")
+    headers = _headers(raw, notes)
+
+    expanded_url = fields.expand(url, "url")
+    expanded = {name: fields.expand(text, "headers", name) for name, text in headers.items()}
+    if (cause := fields.missing(context.environment_file)) is not None:
+        raise cause
+    if enabled:
+        if fault := urls.url_fault(expanded_url):
+            raise _Bad(fault, "url")
+        if host := urls.open_host(expanded_url):
+            notes.add(f"plain http to {ascii(host)[1:-1]}: what is sent, credentials too, can be read by others", "url")
+        for name, value in expanded.items():
+            if value.endswith("\n"):
+                expanded[name] = value = value.removesuffix("\n").removesuffix("\r")
+                notes.add("the line break at the end of its value is not sent", "headers", name)
+            if fault := urls.value_fault(value):
+                raise _Bad(fault, "headers", name)
+    secrets = {name: Secret(value) for name, value in expanded.items()}
+    transport = HttpSpec(Secret(expanded_url), secrets, url if project else masked_url(url))
+    return _server(entry, directory, context, transport, enabled)
+
+
+def _headers(raw: Mapping[str, Any], notes: _Notes) -> dict[str, str]:
+    headers = raw.get("headers", {})
+    if not isinstance(headers, dict):
+        raise _Bad(f"expected an object, found {_kind(headers)}", "headers")
+    seen: set[str] = set()
+    kept: dict[str, str] = {}
+    for name, value in headers.items():
+        if fault := urls.header_fault(name):
+            raise _Bad(fault, "headers", name)
+        if not isinstance(value, str):
+            hint = "; put it in quotes" if isinstance(value, (int, float)) else ""
+            raise _Bad(f"expected a string, found {_kind(value)}{hint}", "headers", name)
+        if name.lower() in seen:
+            raise _Bad("stands twice; upper and lower case are the same in a header's name", "headers", name)
+        seen.add(name.lower())
+        if urls.written_by_us(name):
+            notes.add("mcphub sets this header itself, so this value is not used", "headers", name)
+        else:
+            kept[name] = value
+    return kept
+
+
+def _server(
+    entry: Entry, directory: str, context: Context, transport: StdioSpec | HttpSpec, enabled: bool
+) -> ServerSpec | Off:
+    """The spec around a transport: what an entry of any kind may say."""
+    raw = entry.raw
+    startup = _milliseconds(raw, "startupTimeout")
+    call = _milliseconds(raw, "timeout")
     spec = ServerSpec(
         entry.name,
         entry.origin,
-        StdioSpec(
-            command=expanded_command,
-            args=expanded_args,
-            env=expanded_env,
-            shown=shown,
-            cwd=_cwd(expanded_cwd, directory if project else "", enabled),
-            inherit_env=_inherit_env(raw),
-            stdio=_one_of(raw, "stdio", ("socketpair", "pipe"), "socketpair"),
-        ),
+        transport,
         startup_timeout=context.startup_timeout if startup is None else startup,
         call_timeout=context.call_timeout if call is None else call,
         enabled_tools=_strings(raw, "enabledTools") if "enabledTools" in raw else None,
         disabled_tools=_strings(raw, "disabledTools"),
         era=_one_of(raw, "era", ("legacy", "modern"), ""),
-        workspace=directory if project else "",
+        workspace=directory if entry.origin.scope is Scope.PROJECT else "",
+        sampling=_bool(raw, "sampling"),
     )
     if enabled:
         return spec
@@ -329,6 +407,13 @@ def _transport_kind(raw: Mapping[str, Any]) -> str | None:
     if blank:
         return None
     raise _Bad("missing; give the program to run, or type and url for a remote server", "command")
+
+
+def _bool(raw: Mapping[str, Any], key: str) -> bool:
+    value = raw.get(key, False)
+    if not isinstance(value, bool):
+        raise _Bad("expected true or false", key)
+    return value
 
 
 def _enabled(raw: Mapping[str, Any], notes: _Notes) -> bool:
@@ -469,6 +554,12 @@ class _Fields:
         for form in result.unsupported:
             # Reported without its place: one form used in ten arguments is one thing to know.
             self._notes.add(f"{ascii(form)[1:-1]} is not a supported form and is passed on as it stands")
+        for name in result.withheld:
+            self._notes.add(
+                f"{name} is a credential by its name, and empty here: a project file may not send yours away; if you "
+                "want it, set the server up in your own mcp.json",
+                *path,
+            )
         self._missing |= {name: path for name in result.missing if name not in self._missing}
         self._secrets |= {name: path for name in result.secrets if name not in self._secrets}
         return result.text
@@ -503,6 +594,15 @@ def masked(arg: str) -> str:
     user = f"{_MASK}@" if url["user"] else ""
     query = f"?{_MASK}" if url["query"] else ""
     return f"{url['scheme']}{user}{url['rest']}{query}"
+
+
+def masked_url(url: str) -> str:
+    """A server's URL as a list may print it: what stands before `@` and behind `?` is masked, `#` and the rest gone."""
+    place, mark, _ = url.partition("#")[0].partition("?")
+    scheme, slashes, rest = place.rpartition("://")
+    host, slash, path = rest.partition("/")
+    user, at, host = host.rpartition("@")
+    return f"{scheme}{slashes}{_MASK if user else ''}{at}{host}{slash}{path}{mark}{_MASK if mark else ''}"
 
 
 def _string(raw: Mapping[str, Any], key: str) -> str:

@@ -39,14 +39,34 @@ class Places:
         return os.path.join(self.config_dir, "environment")
 
     @property
+    def seal_key(self) -> str:
+        """The key of seals that agents carry between rounds."""
+        return os.path.join(self.state_dir, "seal.key")
+
+    @property
     def approvals(self) -> str:
         """What a person decided about servers of projects."""
         return os.path.join(self.state_dir, "approvals.json")
 
     @property
+    def http_token(self) -> str:
+        """What agents bring to the loopback."""
+        return os.path.join(self.state_dir, "http-token")
+
+    @property
+    def workspace_ids(self) -> str:
+        """Which directory each id in a URL stands for."""
+        return os.path.join(self.state_dir, "workspaces.json")
+
+    @property
     def agent_socket(self) -> str:
         """Raises ConfigError as `runtime_dir.agent_socket` does."""
         return runtime_dir.agent_socket()
+
+    @property
+    def http_socket(self) -> str:
+        """Raises ConfigError as `runtime_dir.http_socket` does."""
+        return runtime_dir.http_socket()
 
     @property
     def control_socket(self) -> str:

@@ -1,4 +1,4 @@
-"""Owns where the two sockets are, computed by hand on `os` and `sys` alone.
+"""Owns where the sockets are, computed by hand on `os` and `sys` alone.
 
 It must not import anything else at run time: `mcphub connect` and `mcphub status` need these paths within milliseconds.
 
@@ -27,7 +27,7 @@ _DARWIN_USER_TEMP_DIR = 65537
 
 
 def runtime_dir() -> str:
-    """The directory that holds both socket directories; not created here unless it is the shared fallback.
+    """The directory that holds the socket directories; not created here unless it is the shared fallback.
 
     Raises ConfigError when the fallback directory belongs to somebody else or is open to others.
     """
@@ -49,6 +49,11 @@ def runtime_dir() -> str:
 def agent_socket() -> str:
     """The path that agents attach to. Raises ConfigError when it is too long, or as `runtime_dir` does."""
     return _checked(runtime_dir() + "/agent/agent.sock")
+
+
+def http_socket() -> str:
+    """The path that agents reach with HTTP, beside the other. Raises ConfigError as `agent_socket` does."""
+    return _checked(runtime_dir() + "/agent/http.sock")
 
 
 def control_socket() -> str:

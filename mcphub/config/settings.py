@@ -19,7 +19,7 @@ Meta = msgspec.Meta
 # Sections that belong to the format and are not used by this version: saying so beats calling them unknown.
 _LATER = frozenset(
     [
-        "policy", "plugins", "webapp", "xaaIdp", "vault", "http",
+        "policy", "plugins", "webapp", "xaaIdp", "vault",
     ]
 )
 
@@ -70,6 +70,21 @@ class StopSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Listen:
+    """An address of the loopback. Port 0 = any free one, another at each start."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """`[http]`: `listen` is where agents are served over TCP (see `listen_address`), "" = nowhere."""
+
+    listen: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class HubSettings:
     """Everything of settings.toml. In the file, names are written in camel case (`max_length` is `maxLength`)."""
 
@@ -79,8 +94,26 @@ class HubSettings:
     call: CallSettings = field(default_factory=CallSettings)
     logs: LogsSettings = field(default_factory=LogsSettings)
     stop: StopSettings = field(default_factory=StopSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
     #: names of variables that `mcphub connect` may hand over from an agent's environment
     client_env: tuple[str, ...] = ()
+
+
+_LOOPBACK = {"127.0.0.1": "127.0.0.1", "localhost": "127.0.0.1", "[::1]": "::1"}
+
+
+def listen_address(text: str) -> Listen | None:
+    """What `127.0.0.1:PORT`, `[::1]:PORT` or `localhost:PORT` stands for; None for "". Raises ValueError."""
+    if not text:
+        return None
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
+        raise ValueError("expected HOST:PORT, such as 127.0.0.1:7712")
+    found = _LOOPBACK.get(host.lower())
+    if found is None:
+        hosts = ", ".join(_LOOPBACK)
+        raise ValueError(f"agents are served on the loopback only ({hosts}), not on {host[:80] or 'every address'}")
+    return Listen(found, int(port))
 
 
 def parse_settings(data: bytes, path: str, env: Mapping[str, str]) -> tuple[HubSettings, tuple[str, ...]]:
@@ -101,6 +134,11 @@ def parse_settings(data: bytes, path: str, env: Mapping[str, str]) -> tuple[HubS
     except (RecursionError, ValueError) as error:
         problems.append(f"cannot use {path}: {type(error).__name__} while reading it; the defaults are in force")
     settings = _section(HubSettings(), table, path, "", problems)
+    try:
+        listen_address(settings.http.listen)
+    except ValueError as error:
+        problems.append(f"{path}: http.listen: {error}; nothing is served over TCP")
+        settings = replace(settings, http=HttpSettings())
     return _overridden(settings, env, problems), tuple(problems)
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
 
 import anyio
 import msgspec
 
 from mcphub.channel import Channel, Data
+from mcphub.connection import strikes
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.correlate import Pending, Waiter
@@ -46,8 +48,20 @@ class Listener(Protocol):
     def ended(self, reason: str) -> None:
         """The channel is gone."""
 
+    def asked(self, mid: bytes, method: str, params: Raw, current: int | None) -> bool:
+        """A request of a legacy server's, with its id as JSON; `current` is ours on whose stream it came. True = it
+        will be answered; the payload is valid during the call only."""
+
     def noted(self, text: str) -> None:
         """Something odd that a person should find in the log; already counted, at most a few times a connection."""
+
+
+@runtime_checkable
+class Mover(Protocol):
+    """A waiter whose request may be sent again, unchanged, on another connection to the same server."""
+
+    def moved(self, client: Client) -> None:
+        """It waits there now."""
 
 
 class Reply:
@@ -77,7 +91,10 @@ class Reply:
         self.event.set()
 
     def unanswered(self, kind: str, message: str) -> None:
-        self.error = RemoteProtocolError(message) if kind == "unreadable" else TransportError(message, kind=kind)
+        if kind == "unreadable":
+            self.error = RemoteProtocolError(f"the server's answer cannot be read: {message}")
+        else:
+            self.error = TransportError(message, kind=kind)
         self.event.set()
 
     def progressed(self, params: Raw) -> None:
@@ -87,7 +104,9 @@ class Reply:
 class Client:
     """One connection's requests. Implements channel.Receiver; made before the channel, given it by `use`."""
 
-    def __init__(self, listener: Listener, roots: bytes = b"[]") -> None:
+    def __init__(self, listener: Listener, roots: bytes = b"[]", *, sampling: bool = False) -> None:
+        #: A legacy server is told that agents can be asked to sample.
+        self.sampling = sampling
         self.era: Era = "legacy"
         self.version = LATEST_LEGACY
         self.ready = False
@@ -97,13 +116,18 @@ class Client:
         self._listener = listener
         self._roots = roots
         self._pending = Pending()
-        self._channel: Channel | None = None
+        self.channel: Channel | None = None
         self._loop = asyncio.get_running_loop()
         self._sweeping = False
         self._noise_lines = self._noise_bytes = 0
+        self._strikes = strikes.NONE
+        #: There is noise or a strike that the next message, or the next answer, makes smaller.
+        self._troubled = False
+        #: Requests that the server's last session did not act on, with who waits for them.
+        self.returned: dict[int, Waiter] = {}
 
     def use(self, channel: Channel) -> None:
-        self._channel = channel
+        self.channel = channel
 
     @property
     def calls(self) -> int:
@@ -112,9 +136,12 @@ class Client:
 
     # --- out ---------------------------------------------------------------------------------------------------------
 
-    def overloaded(self) -> bool:
-        """The server does not read what it was sent already."""
-        return self._channel is not None and self._channel.full
+    def waiting(self) -> Mapping[int, Waiter]:
+        """The requests in flight, in the order in which they were sent."""
+        return self._pending.waiting
+
+    def _current(self) -> int | None:
+        return self.channel.current if self.channel is not None else None
 
     def next_id(self) -> int:
         """The id, and progress token, of the request that is sent next."""
@@ -123,12 +150,12 @@ class Client:
     def call_tool(self, waiter: Waiter, quoted_name: bytes, arguments: Data, tail: bytes) -> int:
         """Send `tools/call`; `tail` is the `,"_meta":{...}` member or empty. Returns the request's id."""
         mid = self._pending.add(waiter)
-        assert self._channel is not None
+        assert self.channel is not None
         if len(arguments) < LARGE:
             head = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":' % mid
-            self._channel.send(b"".join((head, quoted_name, b',"arguments":', arguments, tail, b"}}\n")))
+            self.channel.send(b"".join((head, quoted_name, b',"arguments":', arguments, tail, b"}}\n")))
         else:
-            self._channel.send(
+            self.channel.send(
                 b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%b,"arguments":' % (mid, quoted_name),
                 arguments,
                 tail + b"}}\n",
@@ -138,8 +165,8 @@ class Client:
         return mid
 
     def send(self, *parts: Data) -> None:
-        if self._channel is not None:
-            self._channel.send(*parts)
+        if self.channel is not None:
+            self.channel.send(*parts)
 
     def notify(self, method: str, params: bytes = b"") -> None:
         self.send(jsonrpc.notification_frame(method, params))
@@ -152,6 +179,14 @@ class Client:
             params += (b"," if params else b"") + b'"_meta":{%b}' % HUB_META
         self.send(jsonrpc.request_frame(mid, method, b"{%b}" % params))
         if timed and not self._sweeping:
+            self._sweep_later()
+        return mid
+
+    def send_request(self, waiter: Waiter, method: str, params: bytes) -> int:
+        """Send an agent's request; `params` are members without braces, `_meta` among them. Returns its id."""
+        mid = self._pending.add(waiter)
+        self.send(jsonrpc.request_frame(mid, method, b"".join((b"{", params, b"}"))))
+        if not self._sweeping:
             self._sweep_later()
         return mid
 
@@ -195,7 +230,7 @@ class Client:
     def withdraw(self, mid: int, reason: str) -> bool:
         """Stop waiting for a request and tell the server, once; its late answer is dropped and counted."""
         if self._pending.take(mid) is None:
-            return False
+            return self.returned.pop(mid, None) is not None
         self._cancel(mid, reason)
         return True
 
@@ -229,8 +264,8 @@ class Client:
         except NotAMessage as e:
             self._not_a_message(line, e)
             return
-        if self._noise_lines:
-            self._noise_lines = self._noise_bytes = 0
+        if self._troubled:
+            self._calm(env)
         if env.method is None:
             waiter = self._pending.take(env.id)
             if waiter is None:
@@ -249,6 +284,39 @@ class Client:
                 self._listener.notified(env.method, env.params)
         else:
             self._asked(env)
+
+    def _calm(self, env: Envelope) -> None:
+        """A message came: noise is over; an answer speaks for the way to the server too."""
+        self._noise_lines = self._noise_bytes = 0
+        if env.method is None:
+            self._strikes = self._strikes.answered()
+        self._troubled = self._strikes is not strikes.NONE
+
+    def unanswered(self, request_id: int, kind: str, message: str) -> None:
+        waiter = self._pending.take(request_id)
+        if waiter is None:
+            return
+        if kind == "session":
+            self.returned[request_id] = waiter
+            return
+        self._strikes = self._strikes.failed(kind)
+        self._troubled = self._troubled or self._strikes is not strikes.NONE
+        waiter.unanswered(kind, message)
+        if self._strikes.enough and self.ready and not self.over:
+            self._fail("strikes", f"too many requests in a row failed: {message}")
+
+    def continue_after(self, last: int) -> None:
+        """Use ids above this one: those of requests that are carried over keep theirs."""
+        self._pending.last = max(self._pending.last, last)
+
+    def carry_on(self, request_id: int, waiter: Waiter, frame: bytes) -> None:
+        """Send a request that another connection to this server gave back, under the id it had."""
+        self._pending.waiting[request_id] = waiter
+        if isinstance(waiter, Mover):
+            waiter.moved(self)
+        self.send(frame)
+        if not self._sweeping:
+            self._sweep_later()
 
     def lost(self, reason: str) -> None:
         self.over = True
@@ -276,17 +344,16 @@ class Client:
             return
         shown = bytes(line[:120]).decode("utf-8", "replace")
         self._note(e.kind, f"{e}: {shown!r}")
-        waiter = self._pending.take(jsonrpc.broken_reply_to(line))
-        if waiter is not None:
-            waiter.unanswered("unreadable", f"the server's answer cannot be read: {e}")
         if e.kind == "content-length" and not self.ready:
             self._fail("content_length", str(e))
             return
-        answered = jsonrpc.unreadable_reply(line) if e.kind in ("json", "encoding", "envelope") else None
-        waiter = self._pending.take(answered)
-        if waiter is not None:
+        answered = jsonrpc.unreadable_reply(line) if e.kind in ("json", "encoding", "envelope", "batch") else ()
+        waiters = [w for w in map(self._pending.take, answered) if w is not None]
+        for waiter in waiters:
             waiter.unanswered("unreadable", str(e))
+        if waiters:
             return
+        self._troubled = True
         self._noise_lines += 1
         self._noise_bytes += len(line)
         most_lines = NOISE_LINES_AFTER if self.ready else NOISE_LINES_BEFORE
@@ -297,8 +364,8 @@ class Client:
     def _fail(self, kind: str, message: str) -> None:
         self.counters["failed_" + kind] += 1
         self.gone = self.gone or message
-        if self._channel is not None:
-            self._channel.abort()
+        if self.channel is not None:
+            self.channel.abort()
 
     def _progress(self, raw: Raw) -> None:
         try:
@@ -323,11 +390,13 @@ class Client:
         mid = jsonrpc.encode_id(env.id if isinstance(env.id, int | str) else None)
         if env.method == "ping":
             self.send(jsonrpc.result_frame(mid, b"{}"))
+        elif self.ready and self._listener.asked(mid, str(env.method), env.params, self._current()):
+            pass
         elif env.method == "roots/list":
             self.send(jsonrpc.result_frame(mid, b'{"roots":%b}' % self._roots))
         elif env.method in ("sampling/createMessage", "elicitation/create"):
-            self._note("refused_requests", f"asked for {env.method}, which no agent of mcphub can be asked yet")
-            message = f"mcphub did not declare this capability: {env.method} cannot be carried to an agent"
+            self._note("refused_requests", f"asked for {env.method}, which nobody can be asked now")
+            message = f"{env.method} cannot be carried to an agent now"
             self.send(jsonrpc.error_frame(mid, jsonrpc.METHOD_NOT_FOUND, message))
         else:
             self.send(jsonrpc.error_frame(mid, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {str(env.method)[:80]}"))

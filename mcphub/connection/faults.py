@@ -1,4 +1,4 @@
-"""Owns the kinds of fault a connection can have: title, whether trying again may help, what a person should do.
+"""Owns the kinds of fault a connection can have: whether trying again may help, what a person should do.
 
 It must not raise, log or know states. One table, so that trouble becomes advice in one place.
 """
@@ -21,6 +21,12 @@ class FaultKind(enum.StrEnum):
     LIST_FAILED = "list_failed"
     TOO_LARGE = "too_large"
     LOST = "lost"
+    UNREACHABLE = "unreachable"
+    TLS = "tls"
+    HTTP_STATUS = "http_status"
+    HTTP_UNAVAILABLE = "http_unavailable"
+    NEEDS_AUTH = "needs_auth"
+    SESSION_EXPIRED = "session_expired"
     INTERNAL = "internal"
 
 
@@ -52,7 +58,42 @@ ADVICE: dict[FaultKind, Advice] = {
     FaultKind.LIST_FAILED: Advice(True, "read `mcphub logs {name}`; the server cannot say which tools it has"),
     FaultKind.TOO_LARGE: Advice(True, "the server sent one message above the limit of 64 MiB"),
     FaultKind.LOST: Advice(True, "mcphub reconnects by itself; `mcphub reconnect {name}` tries at once"),
+    FaultKind.UNREACHABLE: Advice(
+        True, "check the url, the network and, where one is needed, HTTPS_PROXY; mcphub goes on trying"
+    ),
+    FaultKind.TLS: Advice(
+        False,
+        "if a certificate of your own company signs it, name it by SSL_CERT_FILE or NODE_EXTRA_CA_CERTS in the hub's "
+        "environment file, then run `mcphub reconnect {name}`",
+    ),
+    FaultKind.HTTP_STATUS: Advice(
+        False,
+        "check the url and `headers` of the entry; servers of the older HTTP+SSE transport are not supported by this "
+        "version",
+    ),
+    FaultKind.HTTP_UNAVAILABLE: Advice(
+        True, "the server, or what stands in front of it, is in trouble or busy; mcphub goes on trying"
+    ),
+    FaultKind.NEEDS_AUTH: Advice(
+        False, "set a header that the server accepts in `headers`, then run `mcphub reconnect {name}`"
+    ),
+    FaultKind.SESSION_EXPIRED: Advice(True, "mcphub begins a new session by itself"),
     FaultKind.INTERNAL: Advice(True, "this is a fault of mcphub: please report it with the daemon's log"),
+}
+
+
+#: What a `TransportError.kind` means for the connection; the others are told by other signs.
+BY_TRANSPORT: dict[str, FaultKind] = {
+    "not_found": FaultKind.NOT_FOUND,
+    "config": FaultKind.CONFIG,
+    "unreachable": FaultKind.UNREACHABLE,
+    "tls": FaultKind.TLS,
+    "lost": FaultKind.LOST,
+    "no_response": FaultKind.NO_ANSWER,
+    "refused": FaultKind.HTTP_STATUS,
+    "rate_limited": FaultKind.HTTP_UNAVAILABLE,
+    "status": FaultKind.HTTP_UNAVAILABLE,
+    "needs_auth": FaultKind.NEEDS_AUTH,
 }
 
 
@@ -66,6 +107,8 @@ class Fault:
     exit_code: int | None = None
     stderr: tuple[str, ...] = field(default=())
     at: float = 0.0
+    #: Seconds that the server wants to be left alone.
+    retry_after: float = 0.0
 
     @property
     def transient(self) -> bool:

@@ -5,14 +5,14 @@ It must not decide the era (protocol/era does) nor retry (the worker does).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from mcphub.connection.client import Client
-from mcphub.errors import JSONRPCError, RemoteProtocolError
+from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol import era, jsonrpc
 from mcphub.protocol.envelope import CAPABILITIES_KEY, CLIENT_INFO_KEY, IMPLEMENTATION, SERVER_INFO_KEY, VERSION_KEY
 from mcphub.protocol.paging import EndlessList, Walk
@@ -21,19 +21,40 @@ from mcphub.protocol.versions import Era
 #: How long `server/discover` may stay unanswered before `initialize` is sent, seconds. A cold start may take longer:
 #: then both requests wait in the server's stdin, and whichever is answered first decides.
 PROBE_LIMIT = 3.0
-#: What a legacy server is told the hub can do: roots are always answered; an empty list is a legal answer.
-LEGACY_CAPABILITIES = b'{"roots":{}}'
+#: What a legacy server is told the hub can do: `cancel` and an empty list are legal answers where nobody can be asked.
+#: Never `{form, url}` for elicitation, which crashes some servers.
+LEGACY_CAPABILITIES = b'{"elicitation":{},"roots":{}}'
+#: The same for an entry that says so: sampling has no legal answer of the hub's own.
+WITH_SAMPLING = b'{"elicitation":{},"roots":{},"sampling":{}}'
 
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class _Page(msgspec.Struct):
-    tools: list[msgspec.Raw] | None = None  # null is how some languages write an empty list
-    nextCursor: msgspec.Raw = msgspec.Raw(b"null")
+def _pages(member: str) -> Callable[[bytes], tuple[list[msgspec.Raw] | None, msgspec.Raw]]:
+    """A reader of one page: its items (null is how some languages write an empty list) and the raw next cursor."""
+    page = msgspec.defstruct(
+        f"Page_{member}",
+        [(member, list[msgspec.Raw] | None, None), ("nextCursor", msgspec.Raw, msgspec.Raw(b"null"))],
+    )
+    decode = msgspec.json.Decoder(page).decode
+
+    def read(raw: bytes) -> tuple[list[msgspec.Raw] | None, msgspec.Raw]:
+        found: Any = decode(raw)
+        return getattr(found, member), found.nextCursor
+
+    return read
 
 
-_page = msgspec.json.Decoder(_Page).decode
+#: Each list: the capability it needs, and the reader of its pages.
+LISTS = {
+    "tools/list": ("tools", _pages("tools")),
+    "prompts/list": ("prompts", _pages("prompts")),
+    "resources/list": ("resources", _pages("resources")),
+    "resources/templates/list": ("resources", _pages("resourceTemplates")),
+}
 _string = msgspec.json.Decoder(str).decode
+#: Kinds of `unanswered` that speak of one request, not of the connection.
+_OF_ONE_LIST = frozenset(["refused", "rate_limited", "needs_auth", "status"])
 
 #: Tools after which no further page is asked for.
 MAX_TOOLS = 10_000
@@ -54,15 +75,19 @@ class Facts:
     instructions: str
     tools: tuple[bytes, ...] = field(default=(), repr=False)
     warnings: tuple[str, ...] = ()
+    #: The other lists, raw, by method.
+    shelf: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict, repr=False)
 
 
-async def shake_hands(client: Client, probe: era.Probe, timeout: float) -> era.Spoken | era.Refused | era.Restart:
+async def shake_hands(
+    client: Client, probe: era.Probe, timeout: float, limit: float = PROBE_LIMIT
+) -> era.Spoken | era.Refused | era.Restart:
     """Run the probe on an open channel; the caller bounds the whole. Raises TransportError, RemoteProtocolError."""
     step = probe.start()
     while True:
         match step:
             case era.Discover():
-                step = await _discover(client, probe, step.version)
+                step = await _discover(client, probe, step.version, limit)
             case era.Initialize():
                 step = await _initialize(client, probe, step.version, timeout)
             case era.Spoken():
@@ -110,13 +135,15 @@ class Ignored:
             self._ended()
 
     def unanswered(self, kind: str, message: str) -> None:
-        pass
+        # Where each request travels by itself, a stream can end alone; a refusal is as final as an error.
+        if self._ended is not None and kind in ("ended", "lost", "unreachable", "no_response", "status"):
+            self._ended()
 
     def progressed(self, params: jsonrpc.Raw) -> None:
         pass
 
 
-async def _discover(client: Client, probe: era.Probe, version: str) -> era.Step:
+async def _discover(client: Client, probe: era.Probe, version: str, limit: float) -> era.Step:
     params = b'"_meta":{"%b":"%b","%b":%b,"%b":{}}' % (
         VERSION_KEY.encode(),
         version.encode(),
@@ -125,7 +152,7 @@ async def _discover(client: Client, probe: era.Probe, version: str) -> era.Step:
         CAPABILITIES_KEY.encode(),
     )
     try:
-        raw = await client.probe(params, PROBE_LIMIT, _Late(probe, float("inf")))
+        raw = await client.probe(params, limit, _Late(probe, float("inf")))
     except JSONRPCError as e:
         return probe.discover_refused(e.code, e.message, e.data)
     if raw is None:
@@ -140,7 +167,7 @@ async def _discover(client: Client, probe: era.Probe, version: str) -> era.Step:
 async def _initialize(client: Client, probe: era.Probe, version: str, timeout: float) -> era.Step:
     params = b'"protocolVersion":"%b","capabilities":%b,"clientInfo":%b' % (
         version.encode(),
-        LEGACY_CAPABILITIES,
+        WITH_SAMPLING if client.sampling else LEGACY_CAPABILITIES,
         IMPLEMENTATION,
     )
     try:
@@ -164,7 +191,12 @@ def _said(raw: bytes | jsonrpc.Raw) -> dict[str, Any]:
         raise RemoteProtocolError("is no object that can be read") from None
 
 
-def facts(spoken: era.Spoken, tools: tuple[bytes, ...], warnings: tuple[str, ...]) -> Facts:
+def facts(
+    spoken: era.Spoken,
+    tools: tuple[bytes, ...],
+    warnings: tuple[str, ...],
+    shelf: Mapping[str, tuple[bytes, ...]] | None = None,
+) -> Facts:
     """The facts of a connection from its handshake and its list; what has the wrong type is left out."""
     result = spoken.result
     if spoken.era == "modern":
@@ -182,32 +214,69 @@ def facts(spoken: era.Spoken, tools: tuple[bytes, ...], warnings: tuple[str, ...
         instructions if isinstance(instructions, str) else "",
         tools,
         warnings,
+        shelf or {},
     )
 
 
 async def list_tools(client: Client, capabilities: Any, timeout: float) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
-    """All pages of `tools/list`, raw, and warnings: with one the list may not be whole. A server without the capability
-    has no tools. Raises JSONRPCError, TransportError, RemoteProtocolError."""
-    if not isinstance(capabilities, dict) or "tools" not in capabilities:
+    """`list_all` of the tools."""
+    return await list_all(client, capabilities, "tools/list", timeout)
+
+
+async def list_shelf(
+    client: Client, capabilities: Any, methods: tuple[str, ...], timeout: float
+) -> tuple[dict[str, tuple[bytes, ...]], tuple[str, ...]]:
+    """The lists of these methods, and warnings. One that the server refuses, garbles or does not answer within
+    `timeout` seconds is left out, with a warning: a server is worth having for its tools alone. Raises TransportError.
+    """
+    shelf: dict[str, tuple[bytes, ...]] = {}
+    warnings: tuple[str, ...] = ()
+    for method in methods:
+        try:
+            shelf[method], cut = await list_all(client, capabilities, method, timeout)
+            warnings += cut
+        except JSONRPCError as e:
+            shelf[method] = ()
+            if e.code != jsonrpc.METHOD_NOT_FOUND:
+                warnings += (f"{method} was refused: {e} ({e.code})",)
+        except RemoteProtocolError as e:
+            shelf[method] = ()
+            warnings += (str(e),)
+        except TransportError as e:
+            if e.kind != "timeout" and e.kind not in _OF_ONE_LIST:
+                raise
+            shelf[method] = ()
+            late = f"{method} was not answered within {timeout:g} s"
+            warnings += (late if e.kind == "timeout" else f"{method} cannot be had: {e}",)
+    return shelf, warnings
+
+
+async def list_all(
+    client: Client, capabilities: Any, method: str, timeout: float
+) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
+    """All pages of one of LISTS, raw, and warnings: with one the list may not be whole. A server without the capability
+    has none of them. Raises JSONRPCError, TransportError, RemoteProtocolError."""
+    capability, page_of = LISTS[method]
+    if not isinstance(capabilities, dict) or capability not in capabilities:
         return (), ()
     walk, tools = Walk(), []
     while True:
         params = b'"cursor":' + jsonrpc.quote(walk.cursor) if walk.cursor is not None else b""
-        raw = await client.request("tools/list", params, timeout=timeout)
+        raw = await client.request(method, params, timeout=timeout)
         if raw.count(b",") > MAX_COMMAS:
-            raise RemoteProtocolError("the answer to tools/list has more values than any list of tools needs")
+            raise RemoteProtocolError(f"the answer to {method} has more values than any such list needs")
         try:
-            page = _page(raw)
+            items, next_cursor = page_of(raw)
         except (msgspec.DecodeError, RecursionError) as e:
-            raise RemoteProtocolError(f"the answer to tools/list cannot be read: {e}") from None
-        tools += [bytes(t) for t in page.tools or ()]
+            raise RemoteProtocolError(f"the answer to {method} cannot be read: {e}") from None
+        tools += [bytes(t) for t in items or ()]
         try:
-            cursor = _string(page.nextCursor) if bytes(page.nextCursor) != b"null" else None
+            cursor = _string(next_cursor) if bytes(next_cursor) != b"null" else None
             if not walk.advance(cursor):
                 return tuple(tools), ()
         except EndlessList as e:
-            return tuple(tools), (f"tools/list was cut short: {e}",)
+            return tuple(tools), (f"{method} was cut short: {e}",)
         except msgspec.DecodeError:
-            return tuple(tools), ("tools/list was cut short: nextCursor is no string",)
+            return tuple(tools), (f"{method} was cut short: nextCursor is no string",)
         if len(tools) > MAX_TOOLS:
-            return tuple(tools), (f"tools/list was cut short: more than {MAX_TOOLS} tools",)
+            return tuple(tools), (f"{method} was cut short: more than {MAX_TOOLS} tools",)

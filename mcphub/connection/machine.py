@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from mcphub.connection.backoff import Backoff
-from mcphub.connection.faults import Fault
+from mcphub.connection.faults import Fault, FaultKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,12 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """Opened and listed. `attempt` is what it took, so that a server that dies at once is not counted anew."""
+    """Opened and listed. `attempt` is what it took, so that a server that dies at once is not counted anew; `renewed`:
+    it took the place of a session that the server had ended."""
 
     since: float
     attempt: int = 0
+    renewed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,9 @@ def transition(state: State, event: Event, now: float, generation: int, backoff:
         case Asked():
             return state if isinstance(state, Disabled) else Pending(0, now)
         case Opened():
-            return Connected(now, state.attempt) if isinstance(state, Pending) else state
+            if not isinstance(state, Pending):
+                return state
+            return Connected(now, state.attempt, _expired(state.fault))
         case Challenged():
             return NeedsAuth(event.challenge) if isinstance(state, Pending | Connected) else state
         case Faulted():
@@ -133,7 +137,7 @@ def transition(state: State, event: Event, now: float, generation: int, backoff:
         case Lost():
             if not isinstance(state, Connected):
                 return state
-            if now - state.since >= backoff.stable_after:
+            if now - state.since >= backoff.stable_after or (_expired(event.fault) and not state.renewed):
                 return Pending(0, now, event.fault)
             return _after(event.fault, state.attempt, now, backoff, jitter)
         case _:
@@ -143,4 +147,9 @@ def transition(state: State, event: Event, now: float, generation: int, backoff:
 def _after(fault: Fault, attempt: int, now: float, backoff: Backoff, jitter: float) -> State:
     if not fault.transient or attempt >= backoff.attempts:
         return Failed(fault, attempt)
-    return Pending(attempt + 1, now + backoff.delay(attempt + 1, jitter), fault)
+    return Pending(attempt + 1, now + max(backoff.delay(attempt + 1, jitter), fault.retry_after), fault)
+
+
+def _expired(fault: Fault | None) -> bool:
+    """The server ended a session: the way to it is sound, so another is begun at once, but not time after time."""
+    return fault is not None and fault.kind is FaultKind.SESSION_EXPIRED

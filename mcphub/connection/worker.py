@@ -9,18 +9,21 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
+import msgspec
 
+from mcphub.config.urls import secrets_of
 from mcphub.connection import handshake
 from mcphub.connection.backoff import Backoff
-from mcphub.connection.client import Client
-from mcphub.connection.faults import Fault, FaultKind
+from mcphub.connection.client import Client, Mover
+from mcphub.connection.faults import BY_TRANSPORT, Fault, FaultKind
 from mcphub.connection.handshake import Facts
 from mcphub.connection.machine import (
     Asked,
+    Challenged,
     Connected,
     Disabled,
     Event,
@@ -36,13 +39,26 @@ from mcphub.connection.machine import (
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.observe.redact import Redactor
 from mcphub.protocol import era, jsonrpc
+from mcphub.protocol.http_answer import SESSION_GONE
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.protocol.versions import Era
-from mcphub.spec import SHORTEST_SECRET, InstanceKey, ServerSpec, StdioSpec
+from mcphub.spec import SHORTEST_SECRET, HttpSpec, InstanceKey, ServerSpec, StdioSpec
 from mcphub.transport import TRANSPORTS
 from mcphub.transport.link import Link, Surroundings
 from mcphub.transport.stderr import StderrRing
 
+#: The lists beside the tools: a server that has none of them is as good without.
+SHELF = ("prompts/list", "resources/list", "resources/templates/list")
+SHELF_CHANGED = {
+    "notifications/prompts/list_changed": SHELF[:1],
+    "notifications/resources/list_changed": SHELF[1:],
+}
+#: Capability to the flag of a listen request.
+CHANGES = {
+    "tools": "toolsListChanged",
+    "prompts": "promptsListChanged",
+    "resources": "resourcesListChanged",
+}
 #: Several list_changed in this time cause one new list, seconds. For a server that goes on and on the time doubles up
 #: to SETTLE_MOST; it is back where it was after so long without a change.
 SETTLE = 0.05
@@ -53,6 +69,12 @@ LISTEN_MOST = 60.0
 REAP = 0.5
 #: A call to a failed server starts one attempt, at most this often, seconds.
 WAKE_EVERY = 30.0
+#: A failed remote server is tried again by itself after so many seconds, a fifth more or less: it, or the network, may
+#: have come back without anybody here having done anything.
+TRY_REMOTE_EVERY = 300.0
+#: How long `server/discover` may stay unanswered over HTTP: there is no cold start of a program to wait for, but a
+#: distant server may begin by starting its own.
+PROBE_LIMIT_REMOTE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +89,20 @@ class View:
     tools: tuple[bytes, ...]
     listed: int
     pid: int | None
+    shelf: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+    shelved: int = 0
+    #: It was tried before, in vain: no list waits for it.
+    tried: bool = False
 
 
 class Sink(Protocol):
-    """Who hears notifications of servers that are not about the connection itself (log messages)."""
+    """Who hears what servers say that is not about the connection itself: log messages, questions."""
 
     def server_said(self, worker: Worker, method: str, params: Raw) -> None: ...
+
+    def server_asked(
+        self, worker: Worker, client: Client, mid: bytes, method: str, params: Raw, current: int | None
+    ) -> bool: ...
 
 
 class Worker:
@@ -95,10 +125,16 @@ class Worker:
         self._redact = Redactor()
         if isinstance(spec.transport, StdioSpec):
             self._redact.hide(*(v for v in spec.transport.env.values() if len(v) >= SHORTEST_SECRET))
+        elif isinstance(spec.transport, HttpSpec):
+            self._redact.hide(*(v for v in secrets_of(spec.transport) if len(v) >= SHORTEST_SECRET))
+        self._remote = isinstance(spec.transport, HttpSpec)
         self.client: Client | None = None
         self.facts: Facts | None = None
         self.tools: tuple[bytes, ...] = ()
         self.listed = 0
+        self.shelf: Mapping[str, tuple[bytes, ...]] = {}
+        self.shelved = 0
+        self._reshelve: set[str] = set()
         self.pid: int | None = None
         self.last_fault: Fault | None = None
         self.totals: dict[str, int] = {}
@@ -123,6 +159,8 @@ class Worker:
         self._era: Era | None = None
         self._woken_at = float("-inf")
         self._log_level = ""
+        # Calls that the server's last session did not act on: the connection they were for, and their frames.
+        self._carried: tuple[Client, Mapping[int, bytes]] | None = None
 
     @property
     def name(self) -> str:
@@ -133,7 +171,18 @@ class Worker:
         return self._backoff.attempts
 
     def view(self) -> View:
-        return View(self.key, self.spec, self.state, self.facts, self.tools, self.listed, self.pid)
+        return View(
+            self.key,
+            self.spec,
+            self.state,
+            self.facts,
+            self.tools,
+            self.listed,
+            self.pid,
+            self.shelf,
+            self.shelved,
+            self.last_fault is not None,
+        )
 
     def stderr_tail(self, lines: int) -> list[str]:
         """The last lines of its stderr, fit to be shown: the values of its `env` are masked, whoever printed them."""
@@ -194,8 +243,16 @@ class Worker:
         while True:
             self._wake = anyio.Event()
             state = self.state
+            if not isinstance(state, Pending):
+                self._give_up_carried()
             if isinstance(state, Disabled) and state.because == "stopping":
                 return
+            if isinstance(state, Failed) and self._remote:
+                with anyio.move_on_after(TRY_REMOTE_EVERY * self._random.uniform(0.8, 1.2)):
+                    await self._wake.wait()
+                if self.state is state:
+                    self._move(Asked())
+                continue
             if not isinstance(state, Pending):
                 await self._wake.wait()
                 continue
@@ -209,6 +266,7 @@ class Worker:
     async def _attempt(self) -> None:
         self._generation += 1
         generation = self._generation
+        carried = self._carried
         with anyio.CancelScope() as self._scope:
             try:
                 await self._open_and_serve(generation)
@@ -221,6 +279,8 @@ class Worker:
                 fault = self._fault(FaultKind.INTERNAL, "serve", f"{type(e).__name__}: {e}")
                 self._fail(generation, fault)
         self._scope = None
+        if carried is not None and self._carried is carried:
+            self._give_up_carried()
         if isinstance(self.state, Connected):
             # Asked for a fresh start in the moment of success: the answer came after the old attempt was cancelled.
             self._move(Asked())
@@ -237,7 +297,8 @@ class Worker:
     async def _open_and_serve(self, generation: int) -> None:
         # A pinned era is not searched for: a refusal is final.
         pin = _era_of(self.spec)
-        probe = era.Probe(first=pin or self._era, restarted=pin is not None)
+        # Over HTTP no first message locks anything: to begin again only helps where the era was a memory.
+        probe = era.Probe(first=pin or self._era, restarted=pin is not None or (self._remote and self._era is None))
         slot = _Slot(self._limiter)
         await slot.take()
         try:
@@ -245,8 +306,11 @@ class Worker:
             while True:
                 listener = _Listener(self)
                 self._relist = self._listen_ended = False
+                self._reshelve.clear()
                 self._settle = self._listen_pause = SETTLE
-                client = Client(listener, self._roots())
+                client = Client(listener, self._roots(), sampling=self.spec.sampling)
+                if self._carried is not None:
+                    client.continue_after(max(self._carried[1], default=0))
                 phase = ["spawn"]
                 restart: era.Restart | None = None
                 try:
@@ -258,7 +322,7 @@ class Worker:
                             self.pid = link.pid
                             self._changed()
                             try:
-                                step = await self._begin(client, probe, phase)
+                                step = await self._begin(client, link, probe, phase)
                                 if isinstance(step, era.Restart):
                                     restart = step
                                 elif isinstance(step, era.Refused):
@@ -269,6 +333,7 @@ class Worker:
                                     self._become(generation, client, step)
                                     await self._serve(generation, client, link)
                             except (TransportError, RemoteProtocolError, JSONRPCError) as e:
+                                opening.deadline = float("inf")  # it has failed in time; naming the fault may wait
                                 self._fail(generation, await self._why(client, link, phase[0], e))
                             finally:
                                 # The end of a stubborn process takes seconds: no call is for it any more, and others
@@ -279,49 +344,89 @@ class Worker:
                     if opening.cancelled_caught:
                         self._fail(generation, self._too_slow(client, phase[0]))
                 except TransportError as e:
-                    kind = FaultKind.NOT_FOUND if e.kind == "not_found" else FaultKind.SPAWN
+                    kind = BY_TRANSPORT.get(e.kind, FaultKind.SPAWN)
                     self._fail(generation, self._fault(kind, "spawn", str(e)))
                 if restart is None:
                     return
-                self._log("info", f"{self.name}: starting the process again in the {restart.era} era")
+                self._log("info", f"{self.name}: starting again in the {restart.era} era")
                 probe = era.Probe(first=restart.era, restarted=True)
         finally:
             slot.give_back()
 
-    async def _begin(self, client: Client, probe: era.Probe, phase: list[str]) -> era.Restart | era.Refused | Facts:
+    async def _begin(
+        self, client: Client, link: Link, probe: era.Probe, phase: list[str]
+    ) -> era.Restart | era.Refused | Facts:
         phase[0] = "handshake"
-        step = await handshake.shake_hands(client, probe, self.spec.startup_timeout)
+        limit = PROBE_LIMIT_REMOTE if self._remote else handshake.PROBE_LIMIT
+        step = await handshake.shake_hands(client, probe, self.spec.startup_timeout, limit)
         if not isinstance(step, era.Spoken):
             return step
         phase[0] = "list"
         tools, warnings = await handshake.list_tools(client, step.result.get("capabilities"), self.spec.startup_timeout)
-        return handshake.facts(step, tools, warnings)
+        tools, dropped = link.usable(tools)
+        warnings += dropped
+        # A list that does not come must not cost the tools: together they may take no more than half of the time.
+        patience = self.spec.startup_timeout / 2 / len(SHELF)
+        shelf, more = await handshake.list_shelf(client, step.result.get("capabilities"), SHELF, patience)
+        return handshake.facts(step, tools, warnings + more, shelf)
 
     def _become(self, generation: int, client: Client, facts: Facts) -> None:
         self._era = facts.era
         self.facts = facts
         self._take_tools(facts.tools)
+        self._take_shelf(facts.shelf)
         self.client = client
-        self.last_fault = None
         self._send_log_level()
         self._listen()
+        self._carry_on(client)
         self._move(Opened(generation))
+
+    def _carry_on(self, client: Client) -> None:
+        """Send the calls again that the server's last session was over for: it said that it did not act on them."""
+        carried, self._carried = self._carried, None
+        if carried is None:
+            return
+        before, frames = carried
+        for request_id, waiter in list(before.returned.items()):
+            del before.returned[request_id]
+            if client.era == before.era and request_id in frames and isinstance(waiter, Mover):
+                client.carry_on(request_id, waiter, frames[request_id])
+            else:
+                waiter.unanswered("refused", "its session was over before the server acted on it")
+
+    def _give_up_carried(self) -> None:
+        carried, self._carried = self._carried, None
+        if carried is not None:
+            before, _ = carried
+            while before.returned:
+                _, waiter = before.returned.popitem()
+                waiter.unanswered("refused", "its session was over, and another one cannot be had")
 
     def _take_tools(self, tools: tuple[bytes, ...]) -> None:
         if tools != self.tools or not self.listed:
             self.tools = tools
             self.listed += 1
 
+    def _take_shelf(self, shelf: Mapping[str, tuple[bytes, ...]]) -> None:
+        new = {**self.shelf, **shelf}
+        if new != self.shelf:
+            self.shelf = new
+            self.shelved += 1
+
     def _listen(self) -> None:
         """Modern servers send list_changed only to those who listen."""
         client, facts = self.client, self.facts
         if client is None or facts is None or facts.era != "modern":
             return
-        tools = facts.capabilities.get("tools")
-        if isinstance(tools, dict) and tools.get("listChanged"):
+        wanted = {}
+        for capability, flag in CHANGES.items():
+            offered = facts.capabilities.get(capability)
+            if isinstance(offered, dict) and offered.get("listChanged"):
+                wanted[flag] = True
+        if wanted:
             self._listen_since = self._loop.time()
             waiter = handshake.Ignored(float("inf"), self._listening_ended)
-            client.start(waiter, "subscriptions/listen", b'"notifications":{"toolsListChanged":true}')
+            client.start(waiter, "subscriptions/listen", b'"notifications":' + msgspec.json.encode(wanted))
 
     def _listening_ended(self) -> None:
         self._listen_ended = True
@@ -342,13 +447,17 @@ class Worker:
                 listen_at = float("inf")
                 self._listen()
                 self._relist = True  # events may have been lost
-            if self._relist:
+                self._reshelve.update(SHELF)
+            if self._relist or self._reshelve:
                 quiet = now - self._listed_at > SETTLE_MOST
                 self._settle = SETTLE if quiet else min(self._settle * 2, SETTLE_MOST)
                 with anyio.move_on_after(self._settle):
                     await self._end_of(client)
-                self._relist = False
-                await self._list_again(client)
+                if self._relist:
+                    self._relist = False
+                    await self._list_again(client, link)
+                if self._reshelve and not client.over:
+                    await self._shelve_again(client)
                 self._listed_at = self._loop.time()
                 continue
             with anyio.move_on_at(listen_at):
@@ -356,6 +465,8 @@ class Worker:
         if isinstance(self.state, Connected):
             e = TransportError(client.gone or "the server closed the connection")
             fault = await self._why(client, link, "serve", e)
+            if client.returned:
+                self._carried = client, dict(link.returned)
             self.last_fault = fault
             self._log("warning", f"{self.name}: {fault.message}")
             self._move(Lost(generation, fault))
@@ -365,7 +476,7 @@ class Worker:
             self._wake = anyio.Event()
             await self._wake.wait()
 
-    async def _list_again(self, client: Client) -> None:
+    async def _list_again(self, client: Client, link: Link) -> None:
         assert self.facts is not None
         try:
             tools, cut = await handshake.list_tools(client, self.facts.capabilities, self.spec.startup_timeout)
@@ -379,9 +490,31 @@ class Worker:
         if cut and self.tools:
             self._log("warning", f"{self.name}: the changed tools are not all listed, the old list is kept: {cut[0]}")
             return
+        tools, dropped = link.usable(tools)
         before = self.listed
         self._take_tools(tools)
         if self.listed != before:
+            for warning in dropped:
+                self._log("warning", f"{self.name}: {warning}")
+            self._changed()
+
+    async def _shelve_again(self, client: Client) -> None:
+        assert self.facts is not None
+        methods = tuple(sorted(self._reshelve))
+        self._reshelve.clear()
+        try:
+            shelf, warnings = await handshake.list_shelf(
+                client, self.facts.capabilities, methods, self.spec.startup_timeout
+            )
+        except TransportError as e:
+            if not client.over:
+                self._log("warning", f"{self.name}: what has changed cannot be listed, the old lists are kept: {e}")
+            return
+        for warning in warnings:
+            self._log("warning", f"{self.name}: {warning}")
+        before = self.shelved
+        self._take_shelf(shelf)
+        if self.shelved != before:
             self._changed()
 
     # --- faults ------------------------------------------------------------------------------------------------------
@@ -391,13 +524,18 @@ class Worker:
         self._log("warning", f"{self.name}: {fault.message}")
         if self._era is not None and fault.phase in ("handshake", "list"):
             self._era = None  # the remembered era may be why: probe again
-        if isinstance(self.state, Connected):
+        if fault.kind is FaultKind.NEEDS_AUTH:
+            self._move(Challenged(generation, fault.message))
+        elif isinstance(self.state, Connected):
             self._move(Lost(generation, fault))
         else:
             self._move(Faulted(generation, fault))
 
-    def _fault(self, kind: FaultKind, phase: str, message: str, code: int | None = None) -> Fault:
-        return Fault(kind, phase, message, code, tuple(self.stderr_tail(5)), _wall_clock())
+    def _fault(
+        self, kind: FaultKind, phase: str, message: str, code: int | None = None, retry_after: float = 0.0
+    ) -> Fault:
+        tail = () if self._remote else tuple(self.stderr_tail(5))
+        return Fault(kind, phase, self._redact.clean(message), code, tail, _wall_clock(), retry_after)
 
     def _too_slow(self, client: Client, phase: str) -> Fault:
         what = {"spawn": "the start", "handshake": "server/discover and initialize", "list": "tools/list"}[phase]
@@ -416,7 +554,15 @@ class Worker:
         if isinstance(error, RemoteProtocolError):
             return self._fault(FaultKind.NOT_PROTOCOL, phase, str(error))
         if not client.over:
-            return self._fault(FaultKind.NO_ANSWER, phase, str(error))
+            named = error.kind if isinstance(error, TransportError) else ""
+            kind = BY_TRANSPORT.get(named, FaultKind.NO_ANSWER)
+            return self._fault(kind, phase, str(error), retry_after=link.retry_after)
+        if client.gone == SESSION_GONE:
+            return self._fault(FaultKind.SESSION_EXPIRED, phase, client.gone)
+        if client.counters["failed_strikes"]:
+            return self._fault(FaultKind.LOST, phase, client.gone)
+        if client.gone.startswith("internal error:"):
+            return self._fault(FaultKind.INTERNAL, phase, client.gone)
         if client.gone.startswith("a line is longer"):
             return self._fault(FaultKind.TOO_LARGE, phase, f"the server broke the framing: {client.gone}")
         code = await link.exit_code(REAP) if link.pid is not None else None
@@ -426,7 +572,8 @@ class Worker:
             tail = self.stderr_tail(1)
             text = f"the server {how}{before}" + (f"; stderr: {tail[0]}" if tail else "")
             return self._fault(FaultKind.EXITED, phase, text, code)
-        return self._fault(FaultKind.LOST, phase, f"the server closed its stdout{before}: {client.gone}".rstrip(": "))
+        what = "the connection ended" if self._remote else "the server closed its stdout"
+        return self._fault(FaultKind.LOST, phase, f"{what}{before}: {client.gone}".rstrip(": "))
 
     def _roots(self) -> bytes:
         """The roots a legacy server gets: the workspace it belongs to, else none; agents' roots come later."""
@@ -447,11 +594,20 @@ class _Listener:
         if method == "notifications/tools/list_changed":
             worker._relist = True
             worker._wake.set()
+        elif method in SHELF_CHANGED:
+            worker._reshelve.update(SHELF_CHANGED[method])
+            worker._wake.set()
         else:
             worker._sink.server_said(worker, method, params)
 
     def ended(self, reason: str) -> None:
         self._worker._wake.set()
+
+    def asked(self, mid: bytes, method: str, params: Raw, current: int | None) -> bool:
+        client = self._worker.client
+        if client is None:
+            return False
+        return self._worker._sink.server_asked(self._worker, client, mid, method, params, current)
 
     def noted(self, text: str) -> None:
         self._worker._log("warning", f"{self._worker.name}: {text}")

@@ -20,10 +20,11 @@ from starlette.types import Receive, Scope, Send
 
 from mcphub.control.access import refusal
 from mcphub.control.hub import Hub
-from mcphub.control.responses import begin_lines, end_lines, send_error, send_json, send_line
+from mcphub.control.responses import begin_lines, end_lines, send_error, send_line
 from mcphub.control.routes import Answer, Route, Stream
 from mcphub.control.wire import Reply, Request, write_error, write_report
 from mcphub.errors import ControlError
+from mcphub.httpserver.document import send_json
 
 log = logging.getLogger(__name__)
 

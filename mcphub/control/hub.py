@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from mcphub.status import ApprovalsReport, CallReport, LogsReport, ReconnectReport, StatusReport, ToolsReport
+from mcphub.status import ApprovalsReport, CallReport, LogsReport, ReconnectReport, StatusReport, ToolsReport, UrlReport
 
 
 class Hub(Protocol):
@@ -34,6 +34,9 @@ class Hub(Protocol):
 
     async def reconnect(self, workspace: str, name: str | None) -> ReconnectReport:
         """Close and open again one server, or with None all of the workspace. Raises ControlError 404."""
+
+    async def url(self, workspace: str, server: str) -> UrlReport:
+        """Where agents of this workspace, or of one server in it, come over HTTP. Raises ControlError 404."""
 
     def logs(self, workspace: str, name: str, lines: int) -> LogsReport:
         """The last `lines` lines of the server's stderr. Raises ControlError 404."""

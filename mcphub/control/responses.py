@@ -1,4 +1,4 @@
-"""Owns how an answer is written over ASGI: one JSON document, or lines of NDJSON.
+"""Owns how the control API writes over ASGI: an error, or lines of NDJSON.
 
 It must not know what is answered.
 """
@@ -10,14 +10,7 @@ from collections.abc import Mapping
 from starlette.types import Send
 
 from mcphub.control.wire import write_error
-
-
-async def send_json(send: Send, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-    """One whole document with its length."""
-    fields = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    fields += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()]
-    await send({"type": "http.response.start", "status": status, "headers": fields})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+from mcphub.httpserver.document import send_json
 
 
 async def send_error(send: Send, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:

@@ -44,6 +44,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/tools", OpenAccess(), Answer(tools.get_tools)),
     Route("POST", "/v1/call", OwnerAccess(), Answer(tools.post_call)),
     Route("POST", "/v1/reconnect", OwnerAccess(), Answer(connections.post_reconnect)),
+    Route("GET", "/v1/url", OwnerAccess(), Answer(connections.get_url)),
     Route("GET", "/v1/logs/{name:path}", OpenAccess(), Answer(logs.get_logs)),
     Route("GET", "/v1/approvals", OpenAccess(), Answer(approvals.get_approvals)),
     Route("POST", "/v1/approve", OwnerAccess(), Answer(approvals.post_approve)),

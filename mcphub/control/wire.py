@@ -29,9 +29,6 @@ KINDS: Mapping[int, str] = {
     503: "unavailable",
 }
 
-#: Bytes of one request body.
-MAX_BODY = 64 * 1024 * 1024
-
 
 @dataclass(frozen=True, slots=True)
 class Request:

@@ -6,16 +6,21 @@ unknown, and none of them becomes another.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from mcphub.catalog.library import Library
 from mcphub.catalog.toolset import Route
-from mcphub.channel import Data
+from mcphub.channel import NOT_ACTED_ON, Data
 from mcphub.connection.client import Client
 from mcphub.protocol import jsonrpc
-from mcphub.protocol.envelope import RequestMeta, UnsupportedResult, error_data, result_parts
+from mcphub.protocol.content import edit_result, holds_uri
+from mcphub.protocol.envelope import RequestMeta, UnsupportedResult, error_data, plain_result, result_parts
 from mcphub.protocol.jsonrpc import Envelope, Raw
+from mcphub.protocol.mrtr import Round
+from mcphub.protocol.serving import tool_error
+from mcphub.spec import InstanceKey
 
 #: Results from this size on are passed on as views.
 LARGE = 1 << 15
@@ -31,73 +36,144 @@ class Caller(Protocol):
     """The agent, as far as a call needs it. `calls` holds its calls in flight by id as JSON."""
 
     calls: dict[bytes, AgentCall]
+    library: Library
+    #: What a legacy agent declared in `initialize`.
+    capabilities: dict[str, Any]
+    workspace: str
+    client: str
 
     def send(self, *parts: Data) -> None: ...
 
 
-class AgentCall:
-    """One call in flight. Implements correlate.Waiter."""
+class Questions(Protocol):
+    """Who must know that a call has ended. `gateway.ask_user.AskUser`."""
 
-    __slots__ = (
-        "_began",
-        "_caller",
-        "_route",
-        "client",
-        "deadline",
-        "idle",
-        "meta",
-        "mid",
-        "up_id",
-    )
+    def ended(self, call: AgentCall) -> None: ...
 
-    def __init__(
-        self,
-        caller: Caller,
-        client: Client,
-        mid: bytes,
-        route: Route,
-        meta: RequestMeta,
-        now: float,
-        timeout: float,
-    ) -> None:
-        self._caller = caller
-        self._route = route
-        self._began = now
-        self.client = client
-        self.mid = mid
-        self.meta = meta
-        self.idle = timeout
-        self.deadline = now + timeout
-        self.up_id = 0
+
+class Turns(Protocol):
+    """Who must know that a call is over because another agent's may wait for it. `gateway.turns.Turns`."""
+
+    def ended(self, call: AgentCall) -> None: ...
+
+
+class Rounds(Protocol):
+    """Who makes an `input_required` result one for this agent. `gateway.rounds.Rounds`."""
+
+    def asking(self, of: Round, result: memoryview) -> bytes: ...
+
+
+class AgentCall(msgspec.Struct, gc=False, eq=False):
+    """One call in flight. Implements correlate.Waiter.
+
+    A struct only because one is made for each call, and in C. It is popped from `caller.calls` before anything else
+    when it ends, so that no cycle outlives it.
+    """
+
+    caller: Caller
+    client: Client
+    mid: bytes
+    route: Route | None
+    meta: RequestMeta
+    began: float
+    #: Monotonic seconds; moved on by progress.
+    deadline: float
+    #: Seconds without progress that are allowed.
+    idle: float
+    #: The id of the request on the server's hop.
+    up_id: int = 0
+    #: Set once a question was asked because of this call.
+    questions: Questions | None = None
+    #: Set where calls of different agents to this server take turns.
+    turns: Turns | None = None
+    #: Set where the server may answer that it needs input first.
+    rounds: Rounds | None = None
+    round: Round | None = None
 
     @property
     def hard(self) -> float:
-        return self._began + self.idle * HARD_FACTOR
+        return self.began + self.idle * HARD_FACTOR
+
+    @property
+    def key(self) -> InstanceKey:
+        assert self.route is not None
+        return self.route.key
 
     @property
     def server(self) -> str:
-        return self._route.key.name
+        return self.key.name
 
     @property
     def tool(self) -> str:
-        return self._route.definition.name
+        """What was asked of the server, for a person."""
+        assert self.route is not None
+        return self.route.definition.name
+
+    @property
+    def read_only(self) -> bool:
+        return self.route is not None and self.route.definition.read_only
+
+    def shaped(self, parts: tuple[Data, ...]) -> tuple[Data, ...]:
+        """The result as the agent sees it; URIs of its content get their exposed form."""
+        for part in parts:
+            if holds_uri(part) is not None:
+                break
+        else:
+            return parts
+        library = self.caller.library
+        if not library.prefixed:
+            return parts
+        server = self.server
+        return (edit_result("tools/call", b"".join(parts), lambda uri: library.expose(server, uri)),)
+
+    def error_data(self, data: Raw) -> bytes:
+        return bytes(data)
 
     def answered(self, env: Envelope) -> None:
-        caller = self._caller
-        caller.calls.pop(self.mid, None)
+        caller = self.caller
+        self._over()
         if env.error:
             self._refused(env.error)
             return
+        result = memoryview(env.result)
+        from_modern = self.client.era == "modern"
+        if not self.meta.modern and (plain := plain_result(result, from_modern)) is not None:
+            caller.send(b"".join((b'{"jsonrpc":"2.0","id":', self.mid, b',"result":', plain, b"}\n")))
+            return
         try:
-            parts = result_parts(memoryview(env.result), self.client.era == "modern", self.meta.modern)
+            parts = result_parts(result, from_modern, self.meta.modern)
         except UnsupportedResult as e:
+            if e.result_type == "input_required" and self.rounds is not None and self.round is not None:
+                self._needs_input(self.rounds, self.round, result)
+                return
             text = f"the server {self.server} gave an unsupported result type: {e.result_type}"
+            if e.result_type == "input_required" and not self.meta.modern:
+                text = (
+                    f"the server {self.server} asks for input, which cannot be carried to an agent of an older "
+                    "protocol yet"
+                )
             self.error("unsupported_result", text)
             return
+        parts = self.shaped(parts)
         if len(parts) == 1 and len(parts[0]) < LARGE:
             caller.send(b"".join((b'{"jsonrpc":"2.0","id":', self.mid, b',"result":', parts[0], b"}\n")))
         else:
             caller.send(b'{"jsonrpc":"2.0","id":%b,"result":' % self.mid, *parts, b"}\n")
+
+    def _needs_input(self, rounds: Rounds, of: Round, result: memoryview) -> None:
+        try:
+            self.caller.send(jsonrpc.result_frame(self.mid, rounds.asking(of, result)))
+        except ValueError as e:
+            text = f"the server {self.server} asks for input in a way that cannot be carried: {e}"
+            self.error("unsupported_result", text)
+
+    def _over(self) -> None:
+        """It ends, whatever way."""
+        self.caller.calls.pop(self.mid, None)
+        if self.questions is not None:
+            self.questions.ended(self)
+        if self.turns is not None:
+            self.turns.ended(self)
 
     def _refused(self, raw: Raw) -> None:
         e = jsonrpc.read_error(raw)
@@ -105,19 +181,23 @@ class AgentCall:
         if code in _OWN_HOP:
             self.error("upstream_protocol", f"the server {self.server} refused mcphub's request: {e.message}")
         elif code == -32002 and self.meta.modern:
-            self._caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INVALID_PARAMS, e.message, bytes(e.data)))
+            self.caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INVALID_PARAMS, e.message, self.error_data(e.data)))
         elif self.meta.modern and (-32019 <= code <= -32000 or code == -32042):
             # These codes have no fixed meaning (or are forbidden) in the modern era; the original stays readable.
             data = b'{"dev.mcphub/upstream":%b}' % jsonrpc.error_object(code, e.message, bytes(e.data))
-            self._caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INTERNAL_ERROR, e.message, data))
+            self.caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INTERNAL_ERROR, e.message, data))
         else:
             # Written anew: what the server sent need not be an error object at all.
-            self._caller.send(jsonrpc.error_frame(self.mid, code, e.message, bytes(e.data)))
+            self.caller.send(jsonrpc.error_frame(self.mid, code, e.message, self.error_data(e.data)))
+
+    def moved(self, client: Client) -> None:
+        """The server's next session has it now, under the same id."""
+        self.client = client
 
     def unanswered(self, kind: str, message: str) -> None:
-        self._caller.calls.pop(self.mid, None)
-        if kind == "unreadable":
-            self.error(kind, f"the server {self.server} answered {self.tool}, but {message}; it may have had effects")
+        self._over()
+        if kind in NOT_ACTED_ON:
+            self._not_taken(kind, message)
             return
         if kind == "unreadable":
             text = f"the server {self.server} answered {self.tool} with what cannot be read: {message}"
@@ -125,14 +205,33 @@ class AgentCall:
             text = f"the server {self.server} did not answer {self.tool} within {self.idle:g} s"
         else:
             text = f"the connection to the server {self.server} was lost during {self.tool}: {message}"
-        if self._route.definition.read_only:
-            self.error("lost" if kind != "timeout" else kind, f"{text}; the tool only reads, so it can be called again")
+        if self.read_only:
+            kind = kind if kind in ("timeout", "unreadable") else "lost"
+            self.error(kind, f"{text}; the tool only reads, so it can be called again")
         else:
             self.error("outcome_unknown", f"{text}; whether it had effects is unknown, check before calling it again")
 
+    def _not_taken(self, kind: str, message: str) -> None:
+        """The server has certainly not acted on it."""
+        what = message if kind == "needs_auth" else f"could not be asked for {self.tool}: {message}"
+        text = f"The server {self.server} {what}."
+        if self.route is not None:
+            self.caller.send(jsonrpc.result_frame(self.mid, tool_error(text, self.meta.modern)))
+        else:
+            self.error(kind, text)
+
+    def begin(self, now: float) -> None:
+        """It is sent only now, though it was made before."""
+        self.began, self.deadline = now, now + self.idle
+
+    def not_sent(self, kind: str, why: str) -> None:
+        """It will not be sent: the server knows nothing of it."""
+        self._over()
+        self.error(kind, f"{self.tool} was not sent to the server {self.server}: {why}; it can be called again")
+
     def error(self, kind: str, text: str) -> None:
         data = error_data(kind, self.server, tool=self.tool)
-        self._caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INTERNAL_ERROR, text, data))
+        self.caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INTERNAL_ERROR, text, data))
 
     def progressed(self, params: Raw) -> None:
         if not self.meta.progress_token:
@@ -145,9 +244,9 @@ class AgentCall:
             [jsonrpc.quote(k) + b":" + bytes(v) for k, v in fields.items() if k not in ("progressToken", "_meta")]
         )
         frame = b'{"progressToken":%b%b}' % (self.meta.progress_token, b"," + body if body else b"")
-        self._caller.send(jsonrpc.notification_frame("notifications/progress", frame))
+        self.caller.send(jsonrpc.notification_frame("notifications/progress", frame))
 
     def withdraw(self, reason: str) -> None:
         """The agent no longer wants it: nothing more is sent for its id."""
-        self._caller.calls.pop(self.mid, None)
+        self._over()
         self.client.withdraw(self.up_id, reason)

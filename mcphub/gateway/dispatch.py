@@ -10,19 +10,27 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import msgspec
 
 from mcphub.catalog.cache import Catalog
+from mcphub.catalog.instructions import merge_instructions
+from mcphub.catalog.library import MEMBERS, PROMPTS, RESOURCES, TEMPLATES, Library
 from mcphub.catalog.toolset import Toolset
 from mcphub.channel import Data
+from mcphub.connection.client import Client
 from mcphub.connection.machine import Pending
 from mcphub.connection.worker import Worker
-from mcphub.gateway import messages
+from mcphub.gateway import ask_user, messages, reading
+from mcphub.gateway.ask_user import AskUser
 from mcphub.gateway.call import AgentCall
+from mcphub.gateway.rounds import Rounds
 from mcphub.gateway.route import not_running, unavailable
-from mcphub.gateway.subscriptions import LEGACY_LIST_CHANGED, Listens
+from mcphub.gateway.subscriptions import LIST_CHANGED, Listens
+from mcphub.gateway.turns import Turns
+from mcphub.gateway.watching import UPDATED, Watching
 from mcphub.protocol import jsonrpc, serving
 from mcphub.protocol.envelope import (
     HUB_META_MEMBER,
@@ -30,22 +38,34 @@ from mcphub.protocol.envelope import (
     InvalidMeta,
     RequestMeta,
     UnsupportedVersion,
+    error_data,
     read_request_meta,
     request_meta,
 )
 from mcphub.protocol.jsonrpc import EMPTY, UNSET, Envelope, NotAMessage, Raw
+from mcphub.protocol.mrtr import BadState
 from mcphub.protocol.versions import ALL, BATCH_VERSION, answer_to_initialize
 from mcphub.spec import Broken, InstanceKey, Off
 from mcphub.supervisor.supervisor import Supervisor
 
 #: A changed toolset is told after it was quiet for so long, seconds, so that ten servers that start cause one message.
 DEBOUNCE = 0.2
-#: Calls one agent may have in flight.
+#: The lists whose change is told by each kind of notification, beside the tools'.
+LISTS_OF = {"prompts": (PROMPTS,), "resources": (RESOURCES, TEMPLATES)}
+#: Calls one agent may have in flight, and subscriptions it may hold.
 MAX_CALLS = 10_000
+MAX_LISTENS = 100
+#: Lists that may wait at once; further ones get what is there.
+MAX_WAITING = 1000
+#: Bytes of a `_meta` that is remembered, and characters of an agent's name.
+MAX_META = 4096
+MAX_NAME = 100
 
 
 class _CallParams(msgspec.Struct, gc=False):
     name: str
+    inputResponses: Raw = EMPTY
+    requestState: Raw = EMPTY
     arguments: Raw = EMPTY
     meta: Raw = msgspec.field(default=EMPTY, name="_meta")
 
@@ -68,6 +88,8 @@ class Agent(Protocol):
     """An attached agent as dispatch sees it; the fields are dispatch's to change."""
 
     workspace: str
+    #: The one server that it sees, under its own names; "" = all, merged.
+    view: str
     #: The legacy version agreed in `initialize`, "" before it.
     version: str
     client: str
@@ -77,17 +99,25 @@ class Agent(Protocol):
     listens: Listens
     toolset: Toolset
     told: str
+    library: Library
+    #: The digest of each other list as it was last told or given, by method.
+    told_lists: dict[str, str]
     last_meta: tuple[bytes, RequestMeta]
+    #: What a legacy agent declared in `initialize`.
+    capabilities: dict[str, Any]
+    #: What a request without `_meta` of its own carries: the level a legacy agent has set, for modern servers.
+    plain_meta: RequestMeta
 
     def send(self, *parts: Data) -> None: ...
 
 
 class _WaitingList:
-    """A `tools/list` that waits, for a bounded time, for servers that are starting."""
+    """A list that waits, for a bounded time, for servers that are starting."""
 
-    __slots__ = ("agent", "mid", "modern", "timer")
+    __slots__ = ("agent", "method", "mid", "modern", "timer")
 
-    def __init__(self, agent: Agent, mid: bytes, modern: bool) -> None:
+    def __init__(self, agent: Agent, method: str, mid: bytes, modern: bool) -> None:
+        self.method = method
         self.agent = agent
         self.mid = mid
         self.modern = modern
@@ -103,6 +133,7 @@ class Gateway:
         catalog: Catalog,
         visible: Callable[[str], Mapping[str, InstanceKey]],
         list_wait: float = 3.0,
+        seal_key: bytes = b"",
     ) -> None:
         self.agents: set[Agent] = set()
         self.counters: Counter[str] = Counter()
@@ -112,22 +143,31 @@ class Gateway:
         self._visible = visible
         self._list_wait = list_wait
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[_WaitingList] = []
+        self._waiting: dict[tuple[Agent, bytes], _WaitingList] = {}
         self._telling = False
+        self._rounds = Rounds(seal_key)
+        self._turns = Turns()
+        self._reading = reading.Reading(supervisor.workers, self._rounds, self._turns)
+        self._watching = Watching(supervisor.workers)
+        self._questions = AskUser(self.counters)
 
     # --- agents come and go ------------------------------------------------------------------------------------------
 
     def join(self, agent: Agent) -> None:
         self.agents.add(agent)
-        agent.toolset = self.toolset(agent.workspace)
+        agent.toolset = self.toolset(agent.workspace, agent.view)
         agent.told = agent.toolset.digest
+        agent.library = self.library(agent.workspace, agent.view)
+        agent.told_lists = dict(agent.library.digests)
 
     def leave(self, agent: Agent) -> None:
         """Cancel its calls upstream, forget what it listened to."""
         self.agents.discard(agent)
+        self._questions.left(agent)
+        self._watching.left(agent)
         for call in list(agent.calls.values()):
             call.withdraw("the agent left")
-        for waiting in [w for w in self._waiting if w.agent is agent]:
+        for waiting in [w for w in self._waiting.values() if w.agent is agent]:
             self._forget(waiting)
         if agent.log_level:
             self._set_log_levels()
@@ -140,41 +180,64 @@ class Gateway:
 
     # --- the toolset -------------------------------------------------------------------------------------------------
 
-    def toolset(self, workspace: str) -> Toolset:
-        return self._catalog.toolset(workspace, self._visible(workspace), self._supervisor.snapshot.value.views)
+    def seen(self, workspace: str, view: str = "") -> Mapping[str, InstanceKey]:
+        """The names that agents of a view see, each with its instance."""
+        names = self._visible(workspace)
+        if not view:
+            return names
+        return {view: names[view]} if view in names else {}
+
+    def toolset(self, workspace: str, view: str = "") -> Toolset:
+        views = self._supervisor.snapshot.value.views
+        return self._catalog.toolset(workspace, self.seen(workspace, view), views, view)
+
+    def library(self, workspace: str, view: str = "") -> Library:
+        views = self._supervisor.snapshot.value.views
+        return self._catalog.library(workspace, self.seen(workspace, view), views, view)
 
     def refresh(self) -> None:
         """The snapshot, or what is visible, has changed: give agents their toolsets, tell them later, answer lists."""
         views = self._supervisor.snapshot.value.views
         self._catalog.forget(views, {""} | {a.workspace for a in self.agents})
         for agent in self.agents:
-            agent.toolset = self.toolset(agent.workspace)
-        for waiting in [w for w in self._waiting if self.settled(w.agent.workspace)]:
+            agent.toolset = self.toolset(agent.workspace, agent.view)
+            agent.library = self.library(agent.workspace, agent.view)
+        self._watching.renew()
+        for waiting in [w for w in self._waiting.values() if self.settled(w.agent.workspace, w.agent.view)]:
             self._forget(waiting)
-            self._give_list(waiting.agent, waiting.mid, waiting.modern)
-        if not self._telling and any(a.told != a.toolset.digest for a in self.agents):
+            self._give_list(waiting.agent, waiting.method, waiting.mid, waiting.modern)
+        if any(agent.log_level for agent in self.agents):
+            self._set_log_levels()  # a server that is new here has not been told
+        if not self._telling and any(
+            a.told != a.toolset.digest or a.told_lists != a.library.digests for a in self.agents
+        ):
             self._telling = True
             self._loop.call_later(DEBOUNCE, self._tell)
 
     def _tell(self) -> None:
         self._telling = False
         for agent in self.agents:
-            if agent.told == agent.toolset.digest:
-                continue
-            agent.told = agent.toolset.digest
-            if agent.version:
-                agent.send(LEGACY_LIST_CHANGED)
-            if len(agent.listens):
-                frames = agent.listens.tools_changed()
-                if frames:
+            changed = []
+            if agent.told != agent.toolset.digest:
+                agent.told = agent.toolset.digest
+                changed.append("tools")
+            digests, told = agent.library.digests, agent.told_lists
+            for kind, methods in LISTS_OF.items():
+                if any(digests.get(method) != told.get(method) for method in methods):
+                    changed.append(kind)
+            agent.told_lists = dict(digests)
+            for kind in changed:
+                if agent.version:
+                    agent.send(LIST_CHANGED[kind])
+                if len(agent.listens) and (frames := agent.listens.changed(kind)):
                     agent.send(frames)
 
-    def settled(self, workspace: str) -> bool:
+    def settled(self, workspace: str, view: str = "") -> bool:
         """Whether no visible server is in its first start. A sick server, one that was tried, is never waited for."""
         views = self._supervisor.snapshot.value.views
-        for key in self._visible(workspace).values():
-            view = views.get(key)
-            if view is not None and not view.listed and isinstance(view.state, Pending) and view.state.attempt == 0:
+        for key in self.seen(workspace, view).values():
+            one = views.get(key)
+            if one is not None and not one.listed and not one.tried and isinstance(one.state, Pending):
                 return False
         return True
 
@@ -188,7 +251,8 @@ class Gateway:
             self._not_a_message(agent, line, e)
             return
         if env.method is None:
-            self.counters["stray_replies"] += 1  # mcphub asks agents nothing yet
+            if not self._questions.answered(agent, env):
+                self.counters["stray_replies"] += 1
         elif env.id is UNSET:
             self._notified(agent, env.method, env.params)
         elif env.id is None:
@@ -196,26 +260,39 @@ class Gateway:
         elif env.method == "tools/call":
             self._call(agent, env)
         else:
-            self._request(agent, env)
+            try:
+                self._request(agent, env)
+            except (msgspec.DecodeError, RecursionError) as e:
+                # What the envelope passes unread can still be unreadable: 1e999, a lone surrogate, too deep nesting.
+                text = f"cannot read the params of {env.method[:80]}: {e}"
+                agent.send(jsonrpc.error_frame(jsonrpc.encode_id(env.id), jsonrpc.INVALID_PARAMS, text))
 
     def _not_a_message(self, agent: Agent, line: memoryview, e: NotAMessage) -> None:
         self.counters["bad_lines"] += 1
         if e.kind == "batch":
-            try:
-                parts = jsonrpc.split_batch(line)
-            except NotAMessage as inner:
-                agent.send(jsonrpc.error_frame(b"null", jsonrpc.PARSE_ERROR, str(inner)))
-                return
-            if agent.version == BATCH_VERSION and parts:
-                for part in parts:
-                    self.dispatch(agent, memoryview(part))
-            else:
-                text = "JSON-RPC batches exist in MCP 2025-03-26 only"
-                agent.send(jsonrpc.error_frame(b"null", jsonrpc.INVALID_REQUEST, text))
+            self._batch(agent, line)
         elif e.kind == "envelope":
             agent.send(jsonrpc.error_frame(b"null", jsonrpc.INVALID_REQUEST, f"not a JSON-RPC message: {e}"))
         else:
             agent.send(jsonrpc.error_frame(b"null", jsonrpc.PARSE_ERROR, f"cannot parse the message: {e}"))
+
+    def _batch(self, agent: Agent, line: memoryview) -> None:
+        code, text, parts = jsonrpc.INVALID_REQUEST, "", []
+        if agent.version != BATCH_VERSION:
+            text = "JSON-RPC batches exist in MCP 2025-03-26 only"
+        else:
+            try:
+                parts = jsonrpc.split_batch(line)
+            except NotAMessage as e:
+                code = jsonrpc.INVALID_REQUEST if e.kind == "envelope" else jsonrpc.PARSE_ERROR
+                text = str(e)
+            else:
+                text = "" if parts else "the batch is empty"
+        if text:
+            agent.send(jsonrpc.error_frame(b"null", code, text))
+            return
+        for part in parts:
+            self.dispatch(agent, memoryview(part))
 
     def _meta(self, agent: Agent, raw: Raw) -> RequestMeta:
         """A request's meta; equal bytes are read once. Raises InvalidMeta, UnsupportedVersion."""
@@ -224,13 +301,15 @@ class Gateway:
         data = bytes(raw)
         if data == agent.last_meta[0]:
             return agent.last_meta[1]
+        if data == b"null":
+            return NO_META  # how some languages write that there is none
         meta = read_request_meta(data)
-        if not meta.progress_token:
+        if not meta.progress_token and len(data) <= MAX_META:
             agent.last_meta = (data, meta)
         if meta.modern and not agent.era:
             agent.era = "modern"
         if meta.client and not agent.client:
-            agent.client = meta.client
+            agent.client = meta.client[:MAX_NAME]
         return meta
 
     def _start_of(self, agent: Agent, mid: bytes, raw_meta: Raw) -> RequestMeta | None:
@@ -252,6 +331,9 @@ class Gateway:
             )
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text))
             return None
+        if agent.log_level and not meta.modern:
+            # A modern server logs for a request only if it says so: the session's level goes along.
+            return agent.plain_meta if meta is NO_META else replace(meta, log_level=agent.log_level)
         return meta
 
     def _call(self, agent: Agent, env: Envelope) -> None:
@@ -261,14 +343,16 @@ class Gateway:
         except (msgspec.DecodeError, RecursionError) as e:
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, f"tools/call: {e}"))
             return
-        meta = self._start_of(agent, mid, params.meta) if params.meta or not agent.version else NO_META
+        meta = self._start_of(agent, mid, params.meta) if params.meta or not agent.version else agent.plain_meta
         if meta is None:
             return
         route = agent.toolset.routes.get(params.name)
         if route is None:
             self._unknown(agent, mid, meta.modern, params.name)
             return
-        if mid in agent.calls or mid in agent.listens or len(agent.calls) >= MAX_CALLS:
+        calls = agent.calls
+        busy = mid in calls or ((self._waiting or len(agent.listens)) and self._in_flight(agent, mid))
+        if busy or len(calls) >= MAX_CALLS:
             text = "this id is in flight already" if len(agent.calls) < MAX_CALLS else "too many calls in flight"
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, text))
             return
@@ -284,24 +368,53 @@ class Gateway:
         if worker is None or client is None or client.over:
             self._unavailable(agent, mid, meta.modern, route.key, worker)
             return
-        if client.overloaded():
+        channel = client.channel
+        if channel is not None and channel.full:
             text = f"The server {worker.name} does not read its requests (overloaded). Try again later."
             agent.send(jsonrpc.result_frame(mid, serving.tool_error(text, meta.modern)))
             return
-        call = AgentCall(agent, client, mid, route, meta, self._loop.time(), worker.spec.call_timeout)
-        agent.calls[mid] = call
+        now, timeout = self._loop.time(), worker.spec.call_timeout
+        call = AgentCall(agent, client, mid, route, meta, now, now + timeout, timeout)
         modern = client.era == "modern"
+        more = b""
+        if modern and meta.modern:
+            try:
+                more = self._reading.rounds_of(
+                    call, "tools/call", route.definition.name, arguments, params.inputResponses, params.requestState
+                )
+            except BadState as e:
+                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e)))
+                return
+        calls[mid] = call
+        if meta.modern and meta.log_level and not modern:
+            self._set_log_levels()  # a legacy server is told for all its calls at once
+        if route.key in self._turns.asked and not self._its_turn(call, arguments, more):
+            return
         if meta is NO_META:
             tail = HUB_META_MEMBER if modern else b""
         else:
             tail = request_meta(modern, meta, client.next_id())
-        call.up_id = client.call_tool(call, route.quoted, arguments, tail)
+        call.up_id = client.call_tool(call, route.quoted, arguments, more + tail)
+
+    def _its_turn(self, call: AgentCall, arguments: Data, more: bytes) -> bool:
+        """Whether a call to a server that asks may be sent now; else it is sent, or ends, later."""
+        kept = bytes(arguments)
+
+        def send() -> None:
+            client, meta, route = call.client, call.meta, call.route
+            assert route is not None
+            call.begin(self._loop.time())
+            tail = request_meta(client.era == "modern", meta, client.next_id())
+            call.up_id = client.call_tool(call, route.quoted, kept, more + tail)
+
+        return self._turns.take(call, send)
 
     def _unknown(self, agent: Agent, mid: bytes, modern: bool, name: str) -> None:
         """A name that is not listed: that of a server which never could list its tools, or nobody's."""
-        servers = [s for s in self._visible(agent.workspace) if name.startswith(f"mcp__{s}__")]
+        seen = self.seen(agent.workspace, agent.view)
+        servers = [s for s in seen if agent.view or name.startswith(f"mcp__{s}__")]
         if servers:
-            key = self._visible(agent.workspace)[max(servers, key=len)]
+            key = seen[max(servers, key=len)]
             worker = self._workers.get(key)
             wish = self._supervisor.snapshot.value.desired.get(key)
             if worker is not None and not worker.listed:
@@ -313,6 +426,9 @@ class Gateway:
                 return
         text = f"unknown tool {name[:128]!r}: tools/list has the names"
         agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text))
+
+    def _in_flight(self, agent: Agent, mid: bytes) -> bool:
+        return mid in agent.calls or mid in agent.listens or (agent, mid) in self._waiting
 
     def _unavailable(self, agent: Agent, mid: bytes, modern: bool, key: InstanceKey, worker: Worker | None) -> None:
         state = worker.state if worker is not None else None
@@ -338,14 +454,24 @@ class Gateway:
         meta = self._start_of(agent, mid, raw_meta)
         if meta is None:
             return
-        if mid in agent.calls or mid in agent.listens:
+        if self._in_flight(agent, mid):
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "this id is in flight already"))
-        elif method == "tools/list":
-            self._list(agent, mid, meta.modern, env.params)
+        elif method == "tools/list" or method in MEMBERS:
+            self._list(agent, str(method), mid, meta.modern, env.params)
+        elif method in reading.METHODS:
+            if len(agent.calls) >= MAX_CALLS:
+                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many calls in flight"))
+            else:
+                self._reading.ask(agent, mid, str(method), env.params, meta)
         elif meta.modern and method == "server/discover":
-            agent.send(jsonrpc.result_frame(mid, serving.DISCOVER_RESULT))
+            agent.send(jsonrpc.result_frame(mid, serving.discover_result(agent.view, self._instructions(agent))))
+        elif meta.modern and method == "subscriptions/listen" and len(agent.listens) >= MAX_LISTENS:
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many subscriptions"))
         elif meta.modern and method == "subscriptions/listen":
-            agent.send(agent.listens.open(mid, _object(env.params).get("notifications")))
+            asked = _object(env.params).get("notifications")
+            agent.send(agent.listens.open(mid, asked, self._watching.watch_all(agent, mid, asked)))
+        elif not meta.modern and method in ("resources/subscribe", "resources/unsubscribe"):
+            self._subscribe(agent, str(method), mid, env.params)
         elif not meta.modern and method == "logging/setLevel":
             self._set_level(agent, mid, env.params)
         elif not meta.modern and method == "ping":
@@ -367,35 +493,62 @@ class Gateway:
             return
         agent.version = answer_to_initialize(asked)
         agent.era = "legacy"
+        capabilities = params.get("capabilities")
+        agent.capabilities = capabilities if isinstance(capabilities, dict) else {}
         info = params.get("clientInfo")
         if isinstance(info, dict) and isinstance(info.get("name"), str) and not agent.client:
-            agent.client = info["name"]
-        agent.send(jsonrpc.result_frame(mid, serving.initialize_result(asked)))
+            agent.client = info["name"][:MAX_NAME]
+        result = serving.initialize_result(asked, agent.view, self._instructions(agent))
+        agent.send(jsonrpc.result_frame(mid, result))
 
-    def _list(self, agent: Agent, mid: bytes, modern: bool, raw: Raw) -> None:
+    def _instructions(self, agent: Agent) -> str:
+        """What the servers that this agent sees said when they were last connected; waits for none of them."""
+        workers = {name: self._workers.get(key) for name, key in self.seen(agent.workspace, agent.view).items()}
+        return merge_instructions({n: w.facts.instructions for n, w in workers.items() if w is not None and w.facts})
+
+    def _subscribe(self, agent: Agent, method: str, mid: bytes, raw: Raw) -> None:
+        uri = _object(raw).get("uri") if raw else None
+        if not isinstance(uri, str):
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, f"{method}: `uri` must be a string"))
+        elif method == "resources/unsubscribe":
+            self._watching.unwatch(agent, uri)
+            agent.send(jsonrpc.result_frame(mid, b"{}"))
+        elif self._watching.watch(agent, b"", uri) is not None:
+            agent.send(jsonrpc.result_frame(mid, b"{}"))
+        else:
+            text = f"{uri[:256]} cannot be subscribed to: no one server has it, or its server does not offer that"
+            data = error_data("not_subscribable", "")
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, data))
+
+    def _list(self, agent: Agent, method: str, mid: bytes, modern: bool, raw: Raw) -> None:
         if raw and _cursor_only(raw).cursor is not None:
-            text = "unknown cursor: mcphub lists all tools in one page"
+            text = "unknown cursor: mcphub gives each list in one page"
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text))
             return
-        if self.settled(agent.workspace):
-            self._give_list(agent, mid, modern)
+        if len(self._waiting) >= MAX_WAITING or self.settled(agent.workspace, agent.view):
+            self._give_list(agent, method, mid, modern)
             return
-        waiting = _WaitingList(agent, mid, modern)
-        self._waiting.append(waiting)
+        waiting = _WaitingList(agent, method, mid, modern)
+        self._waiting[agent, mid] = waiting
         waiting.timer = self._loop.call_later(self._list_wait, self._waited_enough, waiting)
 
     def _waited_enough(self, waiting: _WaitingList) -> None:
         self._forget(waiting)
-        self._give_list(waiting.agent, waiting.mid, waiting.modern)
+        self._give_list(waiting.agent, waiting.method, waiting.mid, waiting.modern)
 
     def _forget(self, waiting: _WaitingList) -> None:
-        self._waiting.remove(waiting)
+        del self._waiting[waiting.agent, waiting.mid]
         if waiting.timer is not None:
             waiting.timer.cancel()
 
-    def _give_list(self, agent: Agent, mid: bytes, modern: bool) -> None:
-        toolset = agent.toolset
-        agent.send(b'{"jsonrpc":"2.0","id":%b,"result":' % mid, toolset.modern if modern else toolset.legacy, b"}\n")
+    def _give_list(self, agent: Agent, method: str, mid: bytes, modern: bool) -> None:
+        if method == "tools/list":
+            agent.told = agent.toolset.digest
+            result = agent.toolset.modern if modern else agent.toolset.legacy
+        else:
+            agent.told_lists[method] = agent.library.digests.get(method, "")
+            result = agent.library.rendered[method, modern]
+        agent.send(b'{"jsonrpc":"2.0","id":%b,"result":' % mid, result, b"}\n")
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
@@ -411,9 +564,10 @@ class Gateway:
         call = agent.calls.get(mid)
         if call is not None:
             call.withdraw(reason[:200] if isinstance(reason, str) else "cancelled by the agent")
-        elif not agent.listens.cancel(mid):
-            for waiting in [w for w in self._waiting if w.agent is agent and w.mid == mid]:
-                self._forget(waiting)
+        elif agent.listens.cancel(mid):
+            self._watching.end(agent, mid)
+        elif (agent, mid) in self._waiting:
+            self._forget(self._waiting[agent, mid])
 
     # --- logging -----------------------------------------------------------------------------------------------------
 
@@ -423,21 +577,49 @@ class Gateway:
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, "logging/setLevel: no such level"))
             return
         agent.log_level = level
+        agent.plain_meta = RequestMeta(log_level=level)
         self._set_log_levels()
         agent.send(jsonrpc.result_frame(mid, b"{}"))
 
     def _set_log_levels(self) -> None:
-        """Set each server to the most verbose level that an agent which sees it wants."""
-        wanted: dict[InstanceKey, list[str]] = {}
+        """Set each server that somebody set a level for to the most verbose one that an agent which sees it hears."""
+        asked: set[InstanceKey] = set()
+        heard: dict[InstanceKey, list[str]] = {}
         for agent in self.agents:
-            if agent.log_level:
-                for key in self._visible(agent.workspace).values():
-                    wanted.setdefault(key, []).append(agent.log_level)
+            level = agent.log_level or (messages.DEFAULT_LEVEL if agent.version else "")
+            if level:
+                for key in self.seen(agent.workspace, agent.view).values():
+                    heard.setdefault(key, []).append(level)
+                    if agent.log_level:
+                        asked.add(key)
+            for call in agent.calls.values():
+                if call.meta.modern and call.meta.log_level:
+                    heard.setdefault(call.key, []).append(call.meta.log_level)
+                    asked.add(call.key)
         for key, worker in self._workers.items():
-            worker.want_log_level(messages.most_verbose(wanted.get(key, [])))
+            worker.want_log_level(messages.most_verbose(heard[key]) if key in asked else "")
+
+    def server_asked(
+        self, worker: Worker, client: Client, mid: bytes, method: str, params: Raw, current: int | None
+    ) -> bool:
+        """A question of a legacy server; False where the hub's own answer will do. Implements worker.Sink."""
+        if method not in ask_user.METHODS:
+            return False
+        waiting = client.waiting()
+        calls = [w for w in waiting.values() if isinstance(w, AgentCall)]
+        found = waiting.get(current) if current is not None else None
+        asker = found if isinstance(found, AgentCall) else None
+        if asker is None and method != "roots/list":
+            self._turns.has_asked(worker.key, client)  # nothing says whose question it is
+        return self._questions.ask(worker.name, client, mid, method, params, calls, asker)
 
     def server_said(self, worker: Worker, method: str, params: Raw) -> None:
         """A notification of a server that is not about its connection. Implements connection.worker.Sink."""
+        if method == UPDATED and self._watching.updated(worker, params):
+            return
+        if method == "notifications/cancelled" and worker.client is not None:
+            self._questions.withdrawn(worker.client, params)
+            return
         if method != messages.MESSAGE:
             self.counters["dropped_notifications"] += 1
             return
@@ -446,17 +628,20 @@ class Gateway:
             self.counters["bad_log_messages"] += 1
             return
         level, frame = found
+        client = worker.client
         opted: list[Agent] = []
         in_flight = 0
         for agent in self.agents:
-            if worker.key not in self._visible(agent.workspace).values():
+            if worker.key not in self.seen(agent.workspace, agent.view).values():
                 continue
-            if agent.version and messages.passes(level, agent.log_level or messages.DEFAULT_LEVEL):
-                agent.send(frame)
-            for call in agent.calls.values():
-                if call.client is worker.client:
-                    in_flight += 1
-                    if call.meta.log_level and messages.passes(level, call.meta.log_level):
-                        opted.append(agent)
-        if len(opted) == 1 and in_flight == 1 and not opted[0].version:
+            calls = [call for call in agent.calls.values() if call.client is client]
+            in_flight += len(calls)
+            if agent.version:
+                # A legacy server logs for the session, a modern one for those who have a call there.
+                heard = calls or (client is not None and client.era == "legacy")
+                if heard and messages.passes(level, agent.log_level or messages.DEFAULT_LEVEL):
+                    agent.send(frame)
+            elif any(c.meta.log_level and messages.passes(level, c.meta.log_level) for c in calls):
+                opted.append(agent)
+        if len(opted) == 1 and in_flight == 1:
             opted[0].send(frame)

@@ -35,8 +35,8 @@ def unavailable(name: str, state: State | None, retry_in: float) -> str:
             )
         case Failed(fault=fault):
             return f"The server {name} has failed: {fault.message}. What to do: {fault.remedy(name)}."
-        case NeedsAuth():
-            return f"The server {name} needs a sign-in. A person must run `mcphub login {name}`."
+        case NeedsAuth(challenge=challenge):
+            return f"The server {name} {challenge}. A person must do that, then run `mcphub reconnect {name}`."
         case Disabled(because=because, detail=detail):
             return f"The server {name} is disabled ({because}). {detail}".rstrip()
         case _:

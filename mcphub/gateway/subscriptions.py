@@ -5,23 +5,26 @@ It must not decide whether a list has changed. Source: MCP spec 2026-07-28, basi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from mcphub.protocol import jsonrpc, serving
 
-LIST_CHANGED = "notifications/tools/list_changed"
-LEGACY_LIST_CHANGED = jsonrpc.notification_frame(LIST_CHANGED)
+#: What changes can be told of, and the flag of a listen request that asks for it.
+KINDS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
+#: The frame that tells a legacy agent.
+LIST_CHANGED = {kind: jsonrpc.notification_frame(f"notifications/{kind}/list_changed") for kind in KINDS}
 
 
 class Listens:
-    """The open listen requests of one agent: id as JSON to whether it wants tools."""
+    """The open listen requests of one agent: id as JSON to the kinds of change it wants."""
 
     __slots__ = ("_open",)
 
     def __init__(self) -> None:
-        self._open: dict[bytes, bool] = {}
+        self._open: dict[bytes, frozenset[str]] = {}
 
     def __contains__(self, mid: bytes) -> bool:
         return mid in self._open
@@ -29,23 +32,28 @@ class Listens:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, mid: bytes, notifications: Any) -> bytes:
-        """Open one; returns the acknowledgement, which names only what was asked for and is offered."""
+    def open(self, mid: bytes, notifications: Any, watched: Sequence[str] = ()) -> bytes:
+        """Open one; returns the acknowledgement, which names only what was asked for and is offered, the exposed URIs
+        that are watched (gateway.watching) among it."""
         asked = notifications if isinstance(notifications, dict) else {}
-        tools = asked.get("toolsListChanged") is True
-        self._open[mid] = tools
-        return serving.listen_acknowledged(mid, msgspec.json.encode({"toolsListChanged": True} if tools else {}))
+        wanted = frozenset(kind for kind, flag in KINDS.items() if asked.get(flag) is True)
+        self._open[mid] = wanted
+        granted: dict[str, Any] = {flag: True for kind, flag in KINDS.items() if kind in wanted}
+        if watched:
+            granted["resourceSubscriptions"] = list(watched)
+        return serving.listen_acknowledged(mid, msgspec.json.encode(granted))
 
     def cancel(self, mid: bytes) -> bool:
         return self._open.pop(mid, None) is not None
 
-    def tools_changed(self) -> bytes:
-        """The frames that tell this agent, in no listen it did not ask in."""
+    def changed(self, kind: str) -> bytes:
+        """The frames that tell this agent of a change of this kind, in no listen it did not ask in."""
+        method = f"notifications/{kind}/list_changed"
         return b"".join(
             [
-                jsonrpc.notification_frame(LIST_CHANGED, b"{%b}" % serving.subscription_meta(mid))
-                for mid, tools in self._open.items()
-                if tools
+                jsonrpc.notification_frame(method, b"{%b}" % serving.subscription_meta(mid))
+                for mid, wanted in self._open.items()
+                if kind in wanted
             ]
         )
 

@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 
 from mcphub.config.resolve import Resolved
-from mcphub.spec import Scope, ServerSpec, StdioSpec
+from mcphub.spec import HttpSpec, Scope, ServerSpec, StdioSpec
 from mcphub.status import ApprovalItem, OriginStatus
 from mcphub.store.approvals import Approved, Decision, Decisions
 
@@ -29,6 +29,8 @@ class Approval(enum.StrEnum):
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What a person decides about: which server of which directory, and what it would run. Fit to be shown.
+
+    Of a remote server `command` is its URL alone, `env_names` the names of its headers, `cwd` "".
 
     `digest` stands for the whole content (case C133): the entry as the file has it, and the command, arguments,
     directory and names of variables that came out of it. Values of variables that `env` sets are not in it.
@@ -52,18 +54,19 @@ def subject(resolved: Resolved) -> Subject | None:
     if spec is None or resolved.entry is None or not needs_approval(spec):
         return None
     transport = spec.transport
-    assert isinstance(transport, StdioSpec)
-    env_names = tuple(sorted(transport.env))
-    content = {
-        # Key order and white space of the file are not content; everything else is.
-        "raw": resolved.entry.raw,
-        "command": [transport.command, *(str(arg) for arg in transport.args)],
-        "cwd": transport.cwd,
-        "env": env_names,
-    }
+    # Key order and white space of the file are not content; everything else is.
+    content: dict[str, object] = {"raw": resolved.entry.raw}
+    shown: tuple[str, ...]
+    if isinstance(transport, HttpSpec):
+        cwd, shown, names = "", (transport.shown,), tuple(sorted(transport.headers))
+        content["url"] = str(transport.url)
+    else:
+        assert isinstance(transport, StdioSpec)
+        cwd, shown, names = transport.cwd, transport.shown, tuple(sorted(transport.env))
+        content |= {"command": [transport.command, *(str(arg) for arg in transport.args)], "cwd": cwd, "env": names}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     digest = hashlib.sha256(text.encode("ascii")).hexdigest()
-    return Subject(spec.name, spec.workspace, digest, transport.shown, transport.cwd, env_names)
+    return Subject(spec.name, spec.workspace, digest, shown, cwd, names)
 
 
 def needs_approval(spec: ServerSpec) -> bool:

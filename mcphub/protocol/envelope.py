@@ -28,13 +28,16 @@ ERROR_KEY = "dev.mcphub/error"
 #: How mcphub names itself on both hops; self-reported, for display only.
 IMPLEMENTATION = b'{"name":"mcphub","title":"mcphub","version":%b}' % quote(__version__)
 #: The members every modern request of ours carries. The hub declares no client capability that it cannot carry yet.
-HUB_META = b'"%b":"%b","%b":%b,"%b":{}' % (
+HUB_META_OPEN = b'"%b":"%b","%b":%b,"%b":' % (
     VERSION_KEY.encode(),
     LATEST_MODERN.encode(),
     CLIENT_INFO_KEY.encode(),
     IMPLEMENTATION,
     CAPABILITIES_KEY.encode(),
 )
+HUB_META = HUB_META_OPEN + b"{}"
+#: The client capabilities that the hub carries between modern peers.
+CARRIED = ("elicitation", "roots", "sampling")
 #: The same as the `_meta` member of a request that carries nothing else.
 HUB_META_MEMBER = b',"_meta":{%b}' % HUB_META
 #: The members every result to a modern agent carries.
@@ -77,6 +80,8 @@ class RequestMeta:
     log_level: str = ""
     carried: bytes = b""
     client: str = ""
+    #: What a modern agent declared that the hub can carry, as a JSON object, b"" = nothing.
+    capabilities: bytes = b""
 
 
 NO_META = RequestMeta()
@@ -113,6 +118,7 @@ def read_request_meta(raw: bytes) -> RequestMeta:
         raise InvalidMeta(f"{VERSION_KEY} is not a string") from None
     if bytes(fields[CAPABILITIES_KEY])[:1] != b"{":
         raise InvalidMeta(f"{CAPABILITIES_KEY} is not an object")
+    capabilities = _carried(fields[CAPABILITIES_KEY])
     if version not in MODERN:
         raise UnsupportedVersion(version)
     level = ""
@@ -129,12 +135,24 @@ def read_request_meta(raw: bytes) -> RequestMeta:
             client = _string(_members(fields[CLIENT_INFO_KEY]).get("name", _EMPTY_STRING))[:MAX_CLIENT]
         except (msgspec.DecodeError, RecursionError):
             raise InvalidMeta(f"{CLIENT_INFO_KEY} is not an object with a name") from None
-    return RequestMeta(True, version, token, level, carried, client)
+    return RequestMeta(True, version, token, level, carried, client, capabilities)
+
+
+def _carried(raw: Raw) -> bytes:
+    """Of the capabilities an agent declared, those that the hub carries; b"" = none."""
+    try:
+        declared = _members(raw)
+    except (msgspec.DecodeError, RecursionError):
+        raise InvalidMeta(f"{CAPABILITIES_KEY} is not an object") from None
+    kept = [quote(k) + b":" + bytes(declared[k]) for k in CARRIED if bytes(declared.get(k, _NULL))[:1] == b"{"]
+    return b"{" + b",".join(kept) + b"}" if kept else b""
 
 
 def request_meta(modern: bool, meta: RequestMeta, token: int) -> bytes:
     """The `_meta` member for an upstream request, as `,"_meta":{...}`, b"" where none is needed."""
-    members = HUB_META if modern else b""
+    members = b""
+    if modern:
+        members = HUB_META_OPEN + meta.capabilities if meta.capabilities else HUB_META
     if meta.log_level and modern:
         members += b',"%b":"%b"' % (LOG_LEVEL_KEY.encode(), meta.log_level.encode())
     if meta.progress_token:
@@ -153,7 +171,6 @@ class UnsupportedResult(ValueError):
 
 
 _COMPLETE_TAIL = b',"resultType":"complete"}'
-_LEGACY_UNKNOWN = re.compile(rb'"(?:resultType|_meta|ttlMs|cacheScope|structuredContent)"').search
 # A key may be written with escapes; only those of ASCII letters and `_` can make one of these.
 _NEEDS_WORK = re.compile(rb'"(?:resultType|_meta)"').search
 _ESCAPED_LETTER = re.compile(rb"\\u00[567]").search
@@ -161,6 +178,25 @@ _LEGACY_WORK = re.compile(rb'"resultType"').search
 #: Results above this size are scanned at both ends only where nothing depends on the middle; parts from it on are not
 #: copied.
 _WINDOW = 4096
+
+
+_PLAIN_MODERN = re.compile(rb'"(?:resultType|_meta|ttlMs|cacheScope|structuredContent|uri)"').search
+_PLAIN_LEGACY = re.compile(rb'"(?:resultType|uri)"').search
+
+
+def plain_result(result: memoryview, from_modern: bool) -> bytes | None:
+    """The whole result for a legacy agent where it is small and holds nothing that must change: the usual case, and the
+    cheap one. None = see `result_parts`, and look for URIs."""
+    if len(result) > _WINDOW:
+        return None
+    body = bytes(result)
+    if not from_modern:
+        return body if _PLAIN_LEGACY(body) is None and body[:1] == b"{" else None
+    if body.endswith(_COMPLETE_TAIL):
+        body = body[: -len(_COMPLETE_TAIL)]
+        if _PLAIN_MODERN(body) is None:
+            return body + b"}"
+    return None
 
 
 def result_parts(result: memoryview, from_modern: bool, to_modern: bool) -> tuple[Data, ...]:
@@ -179,13 +215,6 @@ def result_parts(result: memoryview, from_modern: bool, to_modern: bool) -> tupl
                 return (result,)
         elif _LEGACY_WORK(result[:_WINDOW]) is None and _LEGACY_WORK(result[-_WINDOW:]) is None:
             return (result,)
-    elif from_modern and not to_modern and size <= _WINDOW:
-        # The usual result of a modern server says only that it is complete: cut that off.
-        body = bytes(result)
-        if body.endswith(_COMPLETE_TAIL):
-            body = body[: -len(_COMPLETE_TAIL)]
-            if _LEGACY_UNKNOWN(body) is None:
-                return (body + b"}",)
     elif (
         to_modern
         and size <= _WINDOW  # larger ones are rebuilt faster than searched

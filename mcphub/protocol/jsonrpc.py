@@ -72,14 +72,14 @@ _raw_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _elements = msgspec.json.Decoder(list[Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
-# What a compact envelope costs besides its id, method and payload; a blank after each colon and comma (Python's json)
-# adds the second number. Any other length may hide a duplicate member, which the fast decoder would not see.
-_RESPONSE = (len(b'{"jsonrpc":"2.0","id":,"result":}'), 5)
-_ERROR = (len(b'{"jsonrpc":"2.0","id":,"error":}'), 5)
-_REQUEST = (len(b'{"jsonrpc":"2.0","id":,"method":"","params":}'), 7)
-_BARE_REQUEST = (len(b'{"jsonrpc":"2.0","id":,"method":""}'), 5)
-_NOTIFICATION = (len(b'{"jsonrpc":"2.0","method":"","params":}'), 5)
-_BARE_NOTIFICATION = (len(b'{"jsonrpc":"2.0","method":""}'), 3)
+# What a compact envelope costs besides its id, method and payload; the second number is with a blank after each colon
+# and comma (Python's json). Any other length may hide a duplicate member, which the fast decoder would not see.
+_RESPONSE = frozenset({33, 38})  # {"jsonrpc":"2.0","id":,"result":}
+_ERROR = frozenset({32, 37})  # {"jsonrpc":"2.0","id":,"error":}
+_REQUEST = frozenset({45, 52})  # {"jsonrpc":"2.0","id":,"method":"","params":}
+_BARE_REQUEST = frozenset({35, 40})  # {"jsonrpc":"2.0","id":,"method":""}
+_NOTIFICATION = frozenset({39, 44})  # {"jsonrpc":"2.0","method":"","params":}
+_BARE_NOTIFICATION = frozenset({29, 32})  # {"jsonrpc":"2.0","method":""}
 
 
 def decode(line: memoryview | bytes) -> Envelope:
@@ -92,32 +92,30 @@ def decode(line: memoryview | bytes) -> Envelope:
         env = _decode(line)
     except (msgspec.DecodeError, RecursionError):
         return repair(line)
-    size = len(line)
+    over = len(line)
     mid = env.id
+    if type(mid) is int:
+        over -= len(str(mid))
+    elif type(mid) is str:
+        over -= len(mid) + 2
+    elif mid is None:
+        return repair(line)
     method = env.method
     if method is None:
-        payload = len(env.result)
-        shape = _RESPONSE
-        if not payload:
-            payload = len(env.error)
-            shape = _ERROR
-            if not payload:
-                return repair(line)
-    else:
-        payload = len(env.params)
-        if mid is UNSET:
-            shape = _NOTIFICATION if payload else _BARE_NOTIFICATION
+        if n := len(env.result):
+            usual = over - n in _RESPONSE
         else:
-            shape = _REQUEST if payload else _BARE_REQUEST
-        payload += len(method)
-    if type(mid) is int:
-        payload += len(str(mid))
-    elif type(mid) is str:
-        payload += len(mid) + 2
-    elif mid is None or method is None:
-        return repair(line)
-    over = size - payload - shape[0]
-    if (over and over != shape[1]) or env.jsonrpc != "2.0":
+            n = len(env.error)
+            usual = n > 0 and over - n in _ERROR
+        usual = usual and mid is not UNSET
+    else:
+        over -= len(method)
+        n = len(env.params)
+        if mid is UNSET:
+            usual = over - n in (_NOTIFICATION if n else _BARE_NOTIFICATION)
+        else:
+            usual = over - n in (_REQUEST if n else _BARE_REQUEST)
+    if not usual or env.jsonrpc != "2.0":
         return repair(line)
     try:
         # Raw passes what is not UTF-8; an agent must never get it as if it were data.
@@ -220,6 +218,8 @@ def repair(line: memoryview | bytes) -> Envelope:
     for name in ("params", "result", "error"):
         if name in fields:
             setattr(env, name, Raw(_SURROGATES.sub(_replace_lone, fields[name]).encode("utf-8")))
+    if env.method is not None and (env.result or env.error):
+        raise NotAMessage("both a method and an answer", "envelope")
     if env.method is None and not env.result and not env.error:
         raise NotAMessage("neither a method nor a result nor an error", "envelope")
     return env
@@ -247,36 +247,51 @@ def _read_id(text: str) -> Id | None:
     raise NotAMessage("`id` is neither a string nor an integer", "envelope")
 
 
-_BROKEN_REPLY = re.compile(
+#: An id, and how much of a line is searched for it.
+_ANY_ID = re.compile(rb'"id"\s*:\s*([1-9][0-9]{0,17})\b')
+MAX_SEARCHED = 1 << 20
+_REPLY_HEAD = re.compile(
     rb'[ \t\r]*\{[ \t]*"jsonrpc"[ \t]*:[ \t]*"2\.0"[ \t]*,[ \t]*"id"[ \t]*:[ \t]*"?([1-9][0-9]{0,18})"?[ \t]*,'
     rb'[ \t]*"(?:result|error)"[ \t]*:'
 )
 
 
-def broken_reply_to(line: memoryview | bytes) -> int | None:
-    """The id of ours that a line without meaning answers, when its beginning says so: `repair` has refused the line
-    (NaN, invalid UTF-8, cut short), and whoever waits for this answer waits in vain."""
-    found = _BROKEN_REPLY.match(line[:200])
-    return int(found[1]) if found is not None else None
+def unreadable_reply(line: memoryview | bytes) -> tuple[Id, ...]:
+    """The ids that a line which `decode` refused may be an answer to; empty where nothing says so.
 
-
-def unreadable_reply(line: memoryview | bytes) -> Id | None:
-    """The id that a line answers which `decode` refused, None where that cannot be told without guessing.
-
-    For whoever waits for that answer: it came, and cannot be used (NaN, invalid UTF-8, and the like).
+    For whoever waits for that answer: something came that cannot be used (NaN, invalid UTF-8, two ids, a batch where
+    there are none, neither a result nor an error), and nothing better will. Of a line that is cut short, or too deep or
+    too much to be read, the beginning is looked at, or the only id that stands in it.
     """
-    text = bytes(line).decode("utf-8", "replace")
+    data = bytes(line)
     try:
-        pairs = json.JSONDecoder(object_pairs_hook=list).decode(text.strip("\ufeff \t\r\n"))
+        if data.count(b",") > MAX_COMMAS:
+            raise ValueError
+        text = data.decode("utf-8", "replace").strip("\ufeff \t\r\n")
+        found = json.loads(text, object_pairs_hook=_Pairs)
     except (ValueError, RecursionError):
-        return None
-    if not isinstance(pairs, list) or not all(isinstance(p, tuple) for p in pairs):
-        return None
-    ids = [value for key, value in pairs if key == "id"]
+        head = _REPLY_HEAD.match(data)
+        if head is not None:
+            return (int(head[1]),)
+        ids = _ANY_ID.findall(data, 0, MAX_SEARCHED) if data.lstrip()[:1] == b"{" else []
+        return (int(ids[0]),) if len(ids) == 1 and b'"method"' not in data[:MAX_SEARCHED] else ()
+    if isinstance(found, _Pairs):
+        return _claimed(found)
+    if isinstance(found, list):
+        return tuple(mid for one in found if isinstance(one, _Pairs) for mid in _claimed(one))
+    return ()
+
+
+def _claimed(pairs: _Pairs) -> tuple[Id, ...]:
+    """The ids of one object that is no request."""
     keys = {key for key, _ in pairs}
-    if len(ids) != 1 or type(ids[0]) not in (int, str) or not keys & {"result", "error"}:
-        return None
-    return ids[0]  # type: ignore[no-any-return]
+    if "method" in keys and not keys & {"result", "error"}:
+        return ()
+    return tuple(value for key, value in pairs if key == "id" and type(value) in (int, str))
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of an object, which may come twice."""
 
 
 def split_batch(line: memoryview | bytes) -> list[bytes]:

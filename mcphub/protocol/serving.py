@@ -13,24 +13,52 @@ from mcphub.protocol.envelope import IMPLEMENTATION, MODERN_HEAD, RESULT_META, S
 from mcphub.protocol.versions import ALL, answer_to_initialize
 
 #: Fixed, since a legacy agent sees it once: a server that appears later needs no capability that was not declared.
-CAPABILITIES = b'{"logging":{},"tools":{"listChanged":true}}'
+CAPABILITIES = (
+    b'{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},'
+    b'"tools":{"listChanged":true}}'
+)
 INSTRUCTIONS = (
     "mcphub serves the tools of several MCP servers. Each tool is named mcp__<server>__<tool>. "
     "A tool whose server is down answers with an error that says what a person can do."
 )
-_TAIL = b'"capabilities":%b,"instructions":%b' % (CAPABILITIES, jsonrpc.quote(INSTRUCTIONS))
-DISCOVER_RESULT = MODERN_HEAD + b',"supportedVersions":%b,%b,"ttlMs":60000,"cacheScope":"private"}' % (
-    msgspec.json.encode(ALL),
-    _TAIL,
+#: The same for an agent that sees one server only.
+ONE_SERVER = (
+    "mcphub serves the MCP server {server} here, under the server's own tool names. "
+    "While it is down, its tools answer with an error that says what a person can do."
 )
 
 
-def initialize_result(asked: str) -> bytes:
-    """The InitializeResult for an agent that asked for this version."""
+def _tail(instructions: str) -> bytes:
+    return b'"capabilities":%b,"instructions":%b' % (CAPABILITIES, jsonrpc.quote(instructions))
+
+
+def _discover_result(tail: bytes) -> bytes:
+    versions = msgspec.json.encode(ALL)
+    return MODERN_HEAD + b',"supportedVersions":%b,%b,"ttlMs":60000,"cacheScope":"private"}' % (versions, tail)
+
+
+_TAIL = _tail(INSTRUCTIONS)
+DISCOVER_RESULT = _discover_result(_TAIL)
+
+
+def _tail_for(server: str, instructions: str) -> bytes:
+    if not server and not instructions:
+        return _TAIL
+    preamble = ONE_SERVER.format(server=server) if server else INSTRUCTIONS
+    return _tail(f"{preamble}\n\n{instructions}" if instructions else preamble)
+
+
+def discover_result(server: str = "", instructions: str = "") -> bytes:
+    """The DiscoverResult for an agent that sees one server only, "" = all. `instructions` are the servers'."""
+    return _discover_result(_tail_for(server, instructions)) if server or instructions else DISCOVER_RESULT
+
+
+def initialize_result(asked: str, server: str = "", instructions: str = "") -> bytes:
+    """The InitializeResult for an agent that asked for this version; the rest is as in `discover_result`."""
     return b'{"protocolVersion":"%b","serverInfo":%b,%b}' % (
         answer_to_initialize(asked).encode(),
         IMPLEMENTATION,
-        _TAIL,
+        _tail_for(server, instructions),
     )
 
 

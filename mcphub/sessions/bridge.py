@@ -14,6 +14,7 @@ import sys
 from mcphub.config.runtime_dir import agent_socket, private_directory, runtime_dir
 
 USAGE = """usage: mcphub connect [--client NAME] [--workspace DIR] [--no-start]
+       mcphub connect --print-url [--workspace DIR] [--server NAME] [--no-start]
 
 Attach the program that started this one to mcphub: MCP on stdin and stdout, both protocol eras.
 Starts the daemon if none runs.
@@ -21,6 +22,9 @@ Starts the daemon if none runs.
   --client NAME     a label for `mcphub status`
   --workspace DIR   the project whose servers the agent sees too (default: the current directory)
   --no-start        fail if no daemon runs
+  --print-url       for hosts that take a URL: print where agents are served over HTTP, and end; the URL holds a secret.
+                    Without --workspace, the servers of no project
+  --server NAME     with --print-url: only this server, under its own tool names
 """
 #: How long a daemon that was started may take until it listens, seconds.
 START_TIMEOUT = 30
@@ -61,7 +65,7 @@ def main(argv: list[str]) -> int:
         sys.stderr.write("mcphub connect: the current directory has no usable name; attaching without a workspace\n")
         workspace = ""
     try:
-        sock = _reach(agent_socket(), start)
+        sock = reach(agent_socket(), start)
         if sock is None:
             return 1
         line = b'{"jsonrpc":"2.0","method":"dev.mcphub/attach","params":{"client":%b,"workspace":%b}}\n' % (
@@ -74,7 +78,7 @@ def main(argv: list[str]) -> int:
             if reply.startswith(b"taken"):
                 return _wait(sock, reply[6:])
             sock.close()
-            sock = _reach(agent_socket(), False)
+            sock = reach(agent_socket(), False)
             if sock is None:
                 return 1
         sock.sendall(line)
@@ -202,7 +206,7 @@ def _connect(path: str) -> socket.socket | None:
         raise OSError(f"cannot reach the mcphub daemon at {path}: {e.strerror}") from None
 
 
-def _reach(path: str, start: bool) -> socket.socket | None:
+def reach(path: str, start: bool) -> socket.socket | None:
     """A connection to the daemon, which is started where there is none; None after the reason was said."""
     sock = _connect(path)
     if sock is not None:
@@ -223,10 +227,8 @@ def _reach(path: str, start: bool) -> socket.socket | None:
         if trouble:
             _fail(f"cannot start the mcphub daemon: {trouble}")
             return None
-        sock = _connect(path)
-        if sock is None:
-            _fail(f"cannot reach the mcphub daemon at {path}: it ended again; see {_log_path()}")
-        return sock
+        # Starting it took modules that this process would keep for as long as its agent lives: begin again without.
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], "--no-start"])
     finally:
         os.close(lock)
 
@@ -252,7 +254,7 @@ def _start() -> str:
         fresh = True
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if fresh else 0), 0o600)
     readable, ready = os.pipe()
-    argv = [sys.executable, "-m", "mcphub", "serve", "--ready-fd", str(ready)]
+    argv = [sys.executable, "-P", "-m", "mcphub", "serve", "--ready-fd", str(ready)]
     env = base_environment(os.environ)
     child = os.fork()
     if child == 0:

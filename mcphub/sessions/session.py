@@ -5,12 +5,22 @@ It must not know how a server is reached; what a message means is the gateway's.
 
 from __future__ import annotations
 
+from typing import Any, Protocol
+
+from mcphub.catalog.library import Library
 from mcphub.catalog.toolset import Toolset
-from mcphub.channel import Channel, Data
+from mcphub.channel import Data
 from mcphub.gateway.call import AgentCall
 from mcphub.gateway.dispatch import Gateway
 from mcphub.gateway.subscriptions import Listens
 from mcphub.protocol.envelope import NO_META, RequestMeta
+
+
+class Outlet(Protocol):
+    """What takes the frames for one agent: a wire, or an answer over HTTP."""
+
+    def send(self, *parts: Data) -> None:
+        """As channel.Channel.send."""
 
 
 class Session:
@@ -22,6 +32,7 @@ class Session:
         self.number = number
         self.client = client
         self.workspace = workspace
+        self.view = ""
         self.pid = pid
         self.since = since
         self.version = ""
@@ -31,20 +42,27 @@ class Session:
         self.listens = Listens()
         self.toolset = Toolset()
         self.told = ""
+        self.library = Library()
+        self.told_lists: dict[str, str] = {}
         self.last_meta: tuple[bytes, RequestMeta] = (b"", NO_META)
+        self.plain_meta = NO_META
+        self.capabilities: dict[str, Any] = {}
         self.left = ""
         self._gateway = gateway
-        self._channel: Channel | None = None
+        self._outlet: Outlet | None = None
 
-    def use(self, channel: Channel) -> None:
-        self._channel = channel
+    def use(self, outlet: Outlet) -> None:
+        self._outlet = outlet
 
     def send(self, *parts: Data) -> None:
-        if self._channel is not None:
-            self._channel.send(*parts)
+        if self._outlet is not None:
+            self._outlet.send(*parts)
 
     def frame(self, line: memoryview) -> None:
         self._gateway.dispatch(self, line)
+
+    def unanswered(self, request_id: int, kind: str, message: str) -> None:
+        """Nothing: an agent's channel is one stream, and ends as a whole."""
 
     def lost(self, reason: str) -> None:
         self.left = reason

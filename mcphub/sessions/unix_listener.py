@@ -45,13 +45,13 @@ class AgentListener:
         trim: Callable[[], None],
     ) -> None:
         self.sessions: set[Session] = set()
+        self.numbers = itertools.count(1)
         self._gateway = gateway
         self._workspaces = workspaces
         self._batch = batch
         self._log = log
         self._report = report
         self._trim = trim
-        self._numbers = itertools.count(1)
 
     async def run(self, listener: socket.socket) -> None:
         """Accept until cancelled; then every session is told, flushed and closed."""
@@ -109,7 +109,7 @@ class AgentListener:
     ) -> None:
         loop = asyncio.get_running_loop()
         session = Session(
-            next(self._numbers), self._gateway, client=who.client, workspace=who.workspace, pid=pid, since=loop.time()
+            next(self.numbers), self._gateway, client=who.client, workspace=who.workspace, pid=pid, since=loop.time()
         )
         wire = Wire(self._batch, session, on_error=self._report)
         session.use(wire)

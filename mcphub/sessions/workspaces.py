@@ -68,8 +68,10 @@ class Workspaces:
         return found
 
     def decide_again(self) -> None:
-        """A decision was written: compute the wishes from it."""
-        self.decisions, self.store_problems = self.store.load()
+        """A decision was written, about the files as they are now: compute the wishes from both."""
+        for workspace, one in list(self.loaded.items()):
+            if one.stale():
+                self.loaded[workspace] = load(workspace, self._env, self._places, previous=one)
         self._apply()
 
     async def start(self) -> Loaded:
@@ -117,12 +119,11 @@ class Workspaces:
                 changed = True
             else:
                 new[workspace] = before
-        if not changed:
-            return None
-        self.decisions, self.store_problems = self.store.load()
-        return new
+        return new if changed else None
 
     def _apply(self) -> None:
+        # Here and not in the thread that read the files: a decision that was written meanwhile must not be overlooked.
+        self.decisions, self.store_problems = self.store.load()
         resolved = {workspace: one.resolved for workspace, one in self.loaded.items()}
         self._visible = {workspace: dict(visible(one)) for workspace, one in resolved.items()}
         for one in self.loaded.values():

@@ -14,14 +14,16 @@ from mcphub.spec import ServerSpec
 
 @dataclass(frozen=True, slots=True)
 class Limiters:
-    """`local`: processes; a server inside the daemon opens at once and needs no slot of theirs."""
+    """`local`: processes. `remote`: servers at a URL. A server inside the daemon opens at once and needs no slot of
+    theirs."""
 
     local: anyio.CapacityLimiter
     in_process: anyio.CapacityLimiter
+    remote: anyio.CapacityLimiter
 
     @classmethod
-    def of(cls, local: int) -> Limiters:
-        return cls(anyio.CapacityLimiter(local), anyio.CapacityLimiter(100))
+    def of(cls, local: int, remote: int = 20) -> Limiters:
+        return cls(anyio.CapacityLimiter(local), anyio.CapacityLimiter(100), anyio.CapacityLimiter(remote))
 
     def for_spec(self, spec: ServerSpec) -> anyio.CapacityLimiter:
-        return self.local if spec.transport.kind == "stdio" else self.in_process
+        return {"stdio": self.local, "http": self.remote}.get(spec.transport.kind, self.in_process)

@@ -6,15 +6,14 @@ It must not know the protocol or the toolset, nor why an instance is wanted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import anyio
 import anyio.abc
 
 from mcphub.connection.backoff import Backoff
-from mcphub.connection.machine import Asked, TurnedOff
+from mcphub.connection.machine import TurnedOff
 from mcphub.connection.worker import Sink, View, Worker
 from mcphub.spec import Desired, InstanceKey, Want
 from mcphub.supervisor.reconcile import reconcile
@@ -31,8 +30,8 @@ class Snapshot:
     desired: Desired = field(default_factory=dict)
 
 
-class Log(Protocol):
-    def __call__(self, level: str, text: str) -> None: ...
+def _same_server(one: InstanceKey, other: InstanceKey) -> bool:
+    return (one.name, one.workspace) == (other.name, other.workspace)
 
 
 class Supervisor:
@@ -103,25 +102,20 @@ class Supervisor:
                 self._stderr_bytes,
             )
             self.workers[key] = worker
-            self._tasks.start_soon(self._run_worker, worker, name=f"worker {wish.spec.name}")
+            # What it replaces has ended before it starts: two of one server may want the same port, file or profile.
+            before = [ended for other, ended in self._leaving.items() if _same_server(other.key, key)]
+            self._tasks.start_soon(self._run_worker, worker, before, name=f"worker {wish.spec.name}")
         self._publish()
 
-    async def _run_worker(self, worker: Worker) -> None:
-        """What it replaces has ended before it starts: two of one server may want the same port, file or profile."""
+    async def _run_worker(self, worker: Worker, before: list[anyio.Event]) -> None:
         try:
-            for other, ended in list(self._leaving.items()):
-                if other.name == worker.name and other.key.workspace == worker.key.workspace:
-                    await ended.wait()
+            for ended in before:
+                await ended.wait()
             await worker.run()
         finally:
-            ended = self._leaving.pop(worker, None)
-            if ended is not None:
-                ended.set()
+            if worker in self._leaving:
+                self._leaving.pop(worker).set()
             self._changed()
-
-    def reconnect(self, keys: Iterable[InstanceKey]) -> None:
-        for key in keys:
-            self.workers[key].post(Asked())
 
     def _changed(self) -> None:
         """A worker has another view: publish once a turn of the loop, however many changed."""

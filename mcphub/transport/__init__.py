@@ -14,6 +14,7 @@ from mcphub.transport.in_process import open_in_process
 from mcphub.transport.link import Link, Surroundings
 from mcphub.transport.stderr import StderrRing
 from mcphub.transport.stdio import open_stdio
+from mcphub.transport.streamable_http import open_streamable_http
 
 Opener = Callable[[ServerSpec, Surroundings, Receiver, StderrRing], AbstractAsyncContextManager[Link]]
 
@@ -28,5 +29,6 @@ def _open_in_process(
 #: How each kind of spec is opened. A new transport is one file and one line here.
 TRANSPORTS: Mapping[str, Opener] = {
     "stdio": open_stdio,
+    "http": open_streamable_http,
     "in-process": _open_in_process,
 }

@@ -19,7 +19,7 @@ class LineTooLong(ValueError):
 
 
 class LineBuffer:
-    """A receive buffer: `room()` is where to read into, `filled(n)` says how much came, `next()` gives lines.
+    """A receive buffer: `room()` is where to read into, `filled(n)` says how much came, `take(n)` gives lines.
 
     A line is a view into the buffer, valid until the next `room()`. A buffer whose views somebody still holds (a
     transport with an unsent tail) must be given away with `lend()` before the next read.
@@ -70,26 +70,39 @@ class LineBuffer:
             self.filled(n)
             view = view[n:]
 
-    def next(self) -> memoryview | None:
-        """The next whole line without its newline, None when there is none. Blank lines are passed over.
-        Raises LineTooLong for a whole line above the limit, so that the result is the same in any chunking."""
-        buf = self._buf
-        while (i := buf.find(b"\n", self._scan, self._end)) >= 0:
-            start = self._start
-            self._start = self._scan = i + 1
+    def take(self, most: int) -> list[memoryview]:
+        """The next whole lines without their newlines, at most so many; fewer mean that there are no more. Blank lines
+        are passed over. Raises LineTooLong for a whole line above the limit, so that the result is the same in any
+        chunking; the lines before it come first."""
+        buf, start, scan, end = self._buf, self._start, self._scan, self._end
+        view = memoryview(buf)
+        out: list[memoryview] = []
+        while len(out) < most:
+            i = buf.find(b"\n", scan, end)
+            if i < 0:
+                self._start, self._scan = start, end
+                if start == end:
+                    self._start = self._end = self._scan = 0
+                    if len(buf) > 1 << 20:
+                        self._buf = bytearray(SMALL)  # give a large message's buffer back
+                return out
             self._started = True
             if i - start > self._limit:
+                if out:
+                    break
+                self._start = self._scan = i + 1
                 raise LineTooLong(f"a line is longer than {self._limit >> 20} MiB")
-            if i > start and buf[i - 1] == 13:
-                i -= 1
-            if i > start:
-                return memoryview(buf)[start:i]
-        self._scan = self._end
-        if self._start == self._end:
-            self._start = self._end = self._scan = 0
-            if len(buf) > 1 << 20:
-                self._buf = bytearray(SMALL)  # give a large message's buffer back
-        return None
+            stop = i - 1 if i > start and buf[i - 1] == 13 else i
+            if stop > start:
+                out.append(view[start:stop])
+            start = scan = i + 1
+        self._start = self._scan = start
+        return out
+
+    def next(self) -> memoryview | None:
+        """The next whole line, None when there is none. Raises LineTooLong."""
+        lines = self.take(1)
+        return lines[0] if lines else None
 
     def pending(self) -> int:
         """Bytes of the unfinished line."""

@@ -19,6 +19,7 @@ import msgspec
 from mcphub.channel import Data, Receiver
 from mcphub.errors import JSONRPCError, TransportError
 from mcphub.protocol import jsonrpc
+from mcphub.transport.one_stream import OneStream
 
 Handler = Callable[[str, dict[str, Any]], dict[str, Any]]
 
@@ -27,6 +28,7 @@ class InProcessChannel:
     """A channel whose far end is a handler. Requests are answered in the next turn of the loop."""
 
     full = False
+    current: int | None = None
 
     def __init__(
         self, handler: Handler, receiver: Receiver, on_error: Callable[[BaseException], None] | None = None
@@ -74,7 +76,7 @@ class InProcessChannel:
 
 
 @dataclass(slots=True)
-class InProcessLink:
+class InProcessLink(OneStream):
     """An open in-process server. Implements link.Link."""
 
     channel: InProcessChannel

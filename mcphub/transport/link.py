@@ -36,5 +36,16 @@ class Link(Protocol):
     @property
     def pid(self) -> int | None: ...
 
+    @property
+    def retry_after(self) -> float:
+        """Seconds that the server wants to be left alone, 0 = it did not say."""
+
+    @property
+    def returned(self) -> Mapping[int, bytes]:
+        """The frames of requests that `unanswered` gave back as `session`, by id."""
+
+    def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
+        """Of the tools just listed, those that can be called over this transport, and warnings about the others."""
+
     async def exit_code(self, wait: float) -> int | None:
         """The process's exit code once it is known, at most `wait` seconds from now; negative = signal."""

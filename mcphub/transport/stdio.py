@@ -23,6 +23,7 @@ from mcphub.spec import ServerSpec, StdioSpec
 from mcphub.transport.executable import find_executable
 from mcphub.transport.framing import MAX_MESSAGE
 from mcphub.transport.link import Surroundings
+from mcphub.transport.one_stream import OneStream
 from mcphub.transport.process import Child
 from mcphub.transport.stderr import StderrReader, StderrRing
 from mcphub.transport.wire import PipeReadSide, Wire, WriteSide
@@ -37,7 +38,7 @@ TEAR_DOWN = 2.0
 
 
 @dataclass(slots=True)
-class StdioLink:
+class StdioLink(OneStream):
     """An open child. Implements link.Link."""
 
     channel: Wire

@@ -17,7 +17,8 @@ from mcphub.transport.framing import MAX_MESSAGE, LineBuffer, LineTooLong
 
 #: Frames one connection may bring in one turn of the loop, so that a flood does not starve its neighbours.
 FRAME_BUDGET = 64
-#: Frames after which what they caused is written, so that the peers begin to work while the rest is read.
+#: Frames after which what they caused is written, so that the peers begin to work while the rest is read; a divisor of
+#: the budget.
 FLUSH_EVERY = 8
 #: Turns in a row with a spent budget after which the connection rests for REST seconds between turns.
 PATIENCE = 4
@@ -73,6 +74,8 @@ class Wire(asyncio.BufferedProtocol):
     `full` while more than `full_at` bytes wait that the peer does not read; then its own reading is paused too, and
     nothing more that it sent is handed on, unless `keep_reading`. `closed` is set when all is gone.
     """
+
+    current: int | None = None
 
     def __init__(
         self,
@@ -170,13 +173,15 @@ class Wire(asyncio.BufferedProtocol):
             while left and not self._ended:
                 if self.full and not self._keep_reading:
                     break  # its answers would pile up: the rest waits until it reads
-                line = buffer.next()
-                if line is None:
+                lines = buffer.take(FLUSH_EVERY)
+                for line in lines:
+                    left -= 1
+                    receive(line)
+                    if self._told:  # it has ended meanwhile
+                        break
+                if len(lines) < FLUSH_EVERY:
                     break
-                left -= 1
-                receive(line)
-                if not left % FLUSH_EVERY:
-                    lent = batch.flush() or lent
+                lent = batch.flush() or lent
         except LineTooLong as e:
             self.fail(str(e))
         except Exception as e:
@@ -333,6 +338,8 @@ class Wire(asyncio.BufferedProtocol):
         for transport in (self._writer, self._reader):
             if transport is not None:
                 transport.close()
+        if self._open <= 0:
+            self.abort()  # it was never connected
 
     def close_writing(self) -> None:
         """End of file for the peer; its last words are still read."""

@@ -161,4 +161,4 @@ def test_the_examples_are_good(tmp_path: Path) -> None:
     assert set(loaded.resolved.specs) == {"time", "github"}
     assert loaded.settings == HubSettings()
     text = (examples / "settings.toml").read_text("utf-8")
-    assert text.count(" = ") == 10
+    assert text.count(" = ") == 11

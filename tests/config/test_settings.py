@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcphub.config.settings import HubSettings, parse_settings
+from mcphub.config.settings import HubSettings, Listen, listen_address, parse_settings
 
 PATH = "/c/settings.toml"
 
@@ -105,6 +105,51 @@ def test_odd_sections_are_named(data: bytes, part: str) -> None:
     settings, problems = parse_settings(data, PATH, {})
     assert settings == HubSettings()
     assert part in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", None),
+        ("127.0.0.1:7712", Listen("127.0.0.1", 7712)),
+        ("127.0.0.1:0", Listen("127.0.0.1", 0)),
+        ("LocalHost:65535", Listen("127.0.0.1", 65535)),
+        ("[::1]:1", Listen("::1", 1)),
+    ],
+)
+def test_an_address_to_listen_on(text: str, expected: Listen | None) -> None:
+    """Row 15: the loopback, under each of its names."""
+    settings, problems = parse_settings(f'[http]\nlisten = "{text}"\n'.encode(), PATH, {})
+    assert problems == ()
+    assert listen_address(settings.http.listen) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("0.0.0.0:80", "not on 0.0.0.0"),
+        ("[::]:80", "not on [::]"),
+        (":80", "not on every address"),
+        ("192.168.1.2:80", "loopback only"),
+        ("evil.example:80", "loopback only"),
+        ("127.0.0.1.evil.example:80", "loopback only"),
+        ("::1:80", "loopback only"),
+        ("127.0.0.1", "expected HOST:PORT"),
+        ("127.0.0.1:", "expected HOST:PORT"),
+        ("127.0.0.1:65536", "expected HOST:PORT"),
+        ("127.0.0.1:-1", "expected HOST:PORT"),
+        ("127.0.0.1:\u00b2", "expected HOST:PORT"),
+        ("http://127.0.0.1:80/", "expected HOST:PORT"),
+        ("7712", "expected HOST:PORT"),
+    ],
+)
+def test_an_address_that_is_not_served(text: str, part: str) -> None:
+    """Row 15: what others could reach is refused by name, and nothing is served over TCP then."""
+    settings, problems = parse_settings(f'[http]\nlisten = "{text}"\n'.encode(), PATH, {})
+    assert settings.http.listen == ""
+    [problem] = problems
+    assert problem.startswith(f"{PATH}: http.listen: ")
+    assert part in problem
 
 
 def test_environment_overrides_the_file() -> None:

@@ -1,4 +1,4 @@
-"""How an answer is written over ASGI."""
+"""How an answer of the control API is written over ASGI."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 from starlette.types import Message
 
-from mcphub.control.responses import begin_lines, end_lines, send_error, send_json, send_line
+from mcphub.control.responses import begin_lines, end_lines, send_error, send_line
 
 pytestmark = pytest.mark.anyio
 
@@ -20,20 +20,6 @@ class Sent:
 
     async def __call__(self, message: Message) -> None:
         self.messages.append(message)
-
-
-async def test_a_document_has_its_length() -> None:
-    """A client of HTTP/1.0 knows when it has all."""
-    sent = Sent()
-    await send_json(sent, 200, b"{}\n", {"allow": "GET"})
-    start, body = sent.messages
-    assert start["status"] == 200
-    assert dict(start["headers"]) == {
-        b"content-type": b"application/json",
-        b"content-length": b"3",
-        b"allow": b"GET",
-    }
-    assert (body["body"], body["more_body"]) == (b"{}\n", False)
 
 
 async def test_an_error_is_a_document() -> None:

@@ -62,9 +62,9 @@ def calls(folder: Path) -> dict[str, tuple[str, dict[str, Any], str]]:
     }
 
 
-async def drive(driver: str, mode: str, command: str, args: list[str], env: dict[str, str], todo: list[Any]) -> Any:
-    """Runs one official client: {version, server, tools, results, errors}."""
-    job = {"command": command, "args": args, "env": env, "mode": mode, "calls": todo}
+async def drive(driver: str, mode: str, todo: list[Any], **where: Any) -> Any:
+    """Runs one official client: {version, server, tools, results, errors}. `where` is command, args and env, or url."""
+    job = {"mode": mode, "calls": todo, **where}
     program = sys.executable if driver.endswith(".py") else node()
     with anyio.fail_after(50):
         done = await anyio.run_process(
@@ -87,7 +87,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def hub(folder: Path) -> AsyncIterator[Hub]:
     place = Place()
     try:
-        async with running(servers(folder), place=place) as hub:
+        async with running(servers(folder), place=place, settings='[http]\nlisten = "127.0.0.1:0"\n') as hub:
             await hub.until_state(*ERAS, timeout=40)
             yield hub
     finally:
@@ -108,7 +108,7 @@ async def test_an_official_client_without_the_hub(folder: Path, driver: str, mod
     server = servers(folder)["time"]
     tool, arguments, holds = calls(folder)["time"]
     todo = [{"name": tool, "arguments": arguments}]
-    report = await drive(driver, mode, server["command"], server["args"], {}, todo)
+    report = await drive(driver, mode, todo, command=server["command"], args=server["args"], env={})
     assert report["version"] == ("2025-11-25" if mode == "legacy" else MODERN)
     assert holds in json.dumps(report["results"])
 
@@ -118,7 +118,40 @@ async def test_an_official_client_through_the_hub(hub: Hub, folder: Path, driver
     """Each official client in each mode lists the tools of all four servers and calls each of them."""
     wanted = calls(folder)
     todo = [{"name": f"mcp__{name}__{tool}", "arguments": arguments} for name, (tool, arguments, _) in wanted.items()]
-    report = await drive(driver, mode, str(MCPHUB), ["connect"], hub.place.environment(), todo)
+    report = await drive(driver, mode, todo, command=str(MCPHUB), args=["connect"], env=hub.place.environment())
+    await check(hub, folder, mode, todo, report)
+
+
+@pytest.mark.parametrize("token", ["path", "header"])
+@pytest.mark.parametrize(("driver", "mode"), MODES)
+async def test_an_official_client_over_http(hub: Hub, folder: Path, driver: str, mode: str, token: str) -> None:
+    """The same over the loopback, with the token in the URL's path or in a header; it leaves no session behind."""
+    wanted = calls(folder)
+    todo = [{"name": f"mcp__{name}__{tool}", "arguments": arguments} for name, (tool, arguments, _) in wanted.items()]
+    url = (await hub.control("GET", "/v1/url"))[1]["url"]
+    address, _, rest = url.partition("/t/")
+    secret, _, path = rest.partition("/")
+    where = {"url": url} if token == "path" else {"url": f"{address}/{path}", "token": secret}
+    report = await drive(driver, mode, todo, **where)
+    await check(hub, folder, mode, todo, report)
+    await hub.until(lambda report: report["sessions"] == [])
+
+
+@pytest.mark.parametrize(("driver", "mode"), MODES)
+async def test_an_official_client_of_one_server(hub: Hub, folder: Path, driver: str, mode: str) -> None:
+    """At the path of one server, its tools have the names that it gives them."""
+    url = (await hub.control("GET", "/v1/url", query={"server": "time"}))[1]["url"]
+    tool, arguments, holds = calls(folder)["time"]
+    report = await drive(driver, mode, [{"name": tool, "arguments": arguments}], url=url)
+    assert tool in report["tools"]
+    assert not [name for name in report["tools"] if name.startswith("mcp__")]
+    assert holds in json.dumps(report["results"])
+    assert report["errors"] == []
+
+
+async def check(hub: Hub, folder: Path, mode: str, todo: list[Any], report: Any) -> None:
+    """Whether a client has seen all four servers."""
+    wanted = calls(folder)
     assert report["version"] == ("2025-11-25" if mode == "legacy" else MODERN)
     if report["server"] is not None:
         assert report["server"]["name"] == "mcphub"

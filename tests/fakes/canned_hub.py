@@ -30,6 +30,7 @@ from mcphub.status import (
     StatusReport,
     ToolsReport,
     ToolStatus,
+    UrlReport,
 )
 
 EVIL = "a\x1b]0;owned\x07\u202eb\U000e0041\x9b31m"
@@ -168,6 +169,8 @@ class CannedHub:
             launcher_rss=None,
             descriptors=12,
             agent_socket="/run/a",
+            http_url=None,
+            http_socket="/run/h",
             control_socket="/run/c",
         )
         return StatusReport(
@@ -211,6 +214,13 @@ class CannedHub:
         names = [row["name"] for row in self.status(workspace, name)["servers"]]
         self.asked.append(("reconnect", workspace, *names))
         return ReconnectReport(reconnected=names)
+
+    async def url(self, workspace: str, server: str) -> UrlReport:
+        if server:
+            self.status(workspace, server)
+        self.asked.append(("url", workspace, server))
+        path = "/mcp" + (f"/s/{server}" if server else "")
+        return UrlReport(url=f"http://127.0.0.1:1/t/x{path}", socket="/run/h", path=path)
 
     def logs(self, workspace: str, name: str, lines: int) -> LogsReport:
         self.status(workspace, name)

@@ -254,26 +254,39 @@ def test_any_bytes_at_all(line: bytes) -> None:
 
 @given(st.binary(max_size=300))
 def test_a_broken_reply_is_never_more_than_an_id(data: bytes) -> None:
-    """What is said of a broken line is an integer or nothing."""
-    assert jsonrpc.broken_reply_to(data) is None
+    """Nothing is guessed from bytes, and nothing raised."""
+    assert isinstance(jsonrpc.unreadable_reply(data), tuple)
 
 
 @pytest.mark.parametrize(
-    ("line", "mid"),
+    ("line", "ids"),
     [
-        (b'{"jsonrpc":"2.0","id":7,"result":{"v":NaN}}', 7),
-        (b'{"jsonrpc": "2.0", "id": "7", "error": {"x"', 7),
-        (b' {"jsonrpc":"2.0","id":7,"result":"\xe9"}', 7),
-        (b'{"jsonrpc":"2.0","id":07,"result":NaN}', None),
-        (b'{"jsonrpc":"2.0","id":7,"method":"x","params":NaN}', None),
-        (b'{"x":{"jsonrpc":"2.0","id":7,"result":NaN}}', None),
-        (b'{"jsonrpc":"2.0","id":' + b"7" * 30 + b',"result":NaN}', None),
-        (b"\xff", None),
+        (b'{"jsonrpc":"2.0","id":7,"result":{"v":NaN}}', (7,)),
+        (b'{"result":{"v":NaN,"id":8},"jsonrpc":"2.0","id":7}', (7,)),
+        (b'{"jsonrpc":"2.0","id":"x","result":NaN}', ("x",)),
+        (b'{"jsonrpc":"2.0","id":7,"result":' + b"[" * 5000, (7,)),
+        (b'{"jsonrpc":"2.0","id":7,"result":[' + b"1," * 1_000_001 + b"NaN]}", (7,)),
+        (b'{"jsonrpc":"2.0","id":7,"result":NaN,"id":8}', (7, 8)),
+        (b'{"jsonrpc":"2.0","id":7,"id":8,"result":{}}', (7, 8)),
+        (b'{"jsonrpc":"2.0","id":7}', (7,)),
+        (b'{"jsonrpc":"2.0","id":7,"method":"x","result":{}}', (7,)),
+        (b'[{"jsonrpc":"2.0","id":7,"result":{}},{"jsonrpc":"2.0","method":"x","id":9}]', (7,)),
+        (b'{"jsonrpc":"2.0","result":{"content":[]},"id":7 garbage', (7,)),
+        (b'{"jsonrpc":"2.0","result":{"id":8},"id":7 garbage', ()),
+        (b'{"jsonrpc":"2.0","id":7.0,"result":NaN}', ()),
+        (b'[["id",7],["result",NaN]]', ()),
+        (b'{"jsonrpc": "2.0", "id": "7", "error": {"x"', (7,)),
+        (b' {"jsonrpc":"2.0","id":7,"result":"\xe9"}', (7,)),
+        (b'{"jsonrpc":"2.0","id":07,"result":NaN}', ()),
+        (b'{"jsonrpc":"2.0","id":7,"method":"x","params":NaN}', ()),
+        (b'{"x":{"jsonrpc":"2.0","id":7,"result":NaN}}', ()),
+        (b'{"jsonrpc":"2.0","id":' + b"7" * 30 + b',"result":NaN}', (int("7" * 30),)),
+        (b"\xff", ()),
     ],
 )
-def test_whom_a_broken_line_was_for(line: bytes, mid: int | None) -> None:
-    """C054: an answer that cannot be read still says whose it was, when its beginning does."""
-    assert jsonrpc.broken_reply_to(memoryview(line)) == mid
+def test_whom_a_broken_line_was_for(line: bytes, ids: tuple[int | str, ...]) -> None:
+    """C054: an answer that cannot be read still says whom it was for, so that nobody waits for a better one."""
+    assert jsonrpc.unreadable_reply(memoryview(line)) == ids
 
 
 @pytest.mark.parametrize("blank", [b"", b" "])

@@ -72,15 +72,19 @@ def question(item: ApprovalItem) -> str:
 
     origin = item["origin"]
     where = f"{origin['path']}:{origin['line']}" if origin["line"] else origin["path"]
+    remote = not item["cwd"]  # a program of a project always starts somewhere
     lines = [
         f"{item['name']}  ({'changed since it was approved' if item['state'] == 'changed' else item['state']})",
         f"  asked for by  {where}  {origin['key']}",
-        f"  would run     {shlex.join(item['command'])}",
-        f"  in            {item['cwd']}",
     ]
+    if remote:
+        lines.append(f"  would ask     {' '.join(item['command'])}")
+    else:
+        lines += [f"  would run     {shlex.join(item['command'])}", f"  in            {item['cwd']}"]
     if item["env_names"]:
-        lines.append(f"  with          {', '.join(item['env_names'])}")
-    return "".join(output.line(text) + "\n" for text in lines) + "Let it run as you? [y/N] "
+        lines.append(f"  {'with headers' if remote else 'with        '}  {', '.join(item['env_names'])}")
+    question = "Let your agents use it?" if remote else "Let it run as you?"
+    return "".join(output.line(text) + "\n" for text in lines) + f"{question} [y/N] "
 
 
 def ask(item: ApprovalItem) -> bool:

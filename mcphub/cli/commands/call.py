@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     elif "error" in report:
         refusal = report["error"]
         reason = f"{refusal.get('message')} ({refusal.get('code')})"
-        output.complain(f"{report['server']} refused {report['tool']}: {reason}")
+        output.complain(f"{report['tool']} failed: {reason}")
     else:
         _show(report, sys.stderr if failed else sys.stdout)
     return 1 if failed else 0

@@ -24,6 +24,9 @@ DESCRIPTION = "Show what runs, what does not, and why."
 HEADERS = ("NAME", "STATE", "TOOLS", "CONNECTION", "PID", "RSS", "UPTIME", "ORIGIN", "WHY")
 #: Columns of WHY in the table; `mcphub status NAME` has the whole.
 WHY = 100
+#: Columns of a terminal from which on every column of the table is shown, and those that a narrower one does without.
+WIDE = 130
+ONLY_WIDE = frozenset({"CONNECTION", "RSS", "ORIGIN"})
 STYLES = {"connected": "green", "failed": "bold red", "needs-auth": "yellow", "pending": "cyan", "disabled": "dim"}
 
 
@@ -150,8 +153,9 @@ def _last_error(error: LastError | None) -> list[str]:
     if error is None:
         return []
     code = "" if error["exit_code"] is None else f", exit status {error['exit_code']}"
+    what = error["phase"] if error["phase"] == error["kind"] else f"{error['phase']} {error['kind']}"
     lines = [
-        f"  {'last error':<14}{error['phase']} {error['kind']}{code}, {error['at']}",
+        f"  {'last error':<14}{what}{code}{', ' if error['at'] else ''}{error['at']}",
         f"  {'':<14}{error['message']}",
     ]
     if error["remedy"]:
@@ -188,14 +192,16 @@ def _show_on_terminal(report: StatusReport, home: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(highlight=False, markup=False, emoji=False)
+    # Cells broken into slivers help nobody: a narrow terminal gets fewer columns, and `status NAME` has them all.
+    shown = [n for n, header in enumerate(HEADERS) if console.width >= WIDE or header not in ONLY_WIDE]
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for header in HEADERS:
-        grid.add_column(header, no_wrap=header in HEADERS[:3], overflow="fold")
+    for n in shown:
+        grid.add_column(HEADERS[n], no_wrap=HEADERS[n] != HEADERS[-1], overflow="fold")
     for server in report["servers"]:
         cells = [Text(output.line(cell) or "-") for cell in row(server, home)]
         cells[1].stylize(STYLES.get(server["state"], ""))
-        grid.add_row(*cells)
-    console = Console(highlight=False, markup=False, emoji=False)
+        grid.add_row(*(cells[n] for n in shown))
     console.print(Text(summary(report)))
     console.print(grid)
     print(problems(report), end="")

@@ -1,4 +1,4 @@
-"""Owns the routes of the noun connection: reconnect.
+"""Owns the routes of the noun connection: reconnect, and where agents connect.
 
 It must not know workers or their states.
 """
@@ -17,3 +17,12 @@ async def post_reconnect(hub: Hub, request: Request) -> Reply:
     """
     body = read_body(request.body, ReconnectBody)
     return Reply(await hub.reconnect(body.workspace or request.workspace, body.name))
+
+
+async def get_url(hub: Hub, request: Request) -> Reply:
+    """Where agents come over HTTP: a URL that holds the token, so it is for its owner only.
+
+    Query: `workspace` (whose servers the agent sees too, default none), `server` (only this one, under its own names).
+    Answers: `UrlReport`; 404 for an unknown server.
+    """
+    return Reply(await hub.url(request.workspace, request.query.get("server", "")))

@@ -50,7 +50,7 @@ def test_a_tool_that_fails_is_1_and_on_stderr(place: Place, hub: CannedHub, port
 def test_a_refusal_of_the_server_is_1(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
     """A JSON-RPC error is shown with its code."""
     hub.results["t"] = CallReport(tool="t", server="time", error={"code": -32602, "message": "bad\x1b"})
-    assert place.run("call", "t") == ("", "mcphub: time refused t: bad\\x1b (-32602)\n", 1)
+    assert place.run("call", "t") == ("", "mcphub: t failed: bad\\x1b (-32602)\n", 1)
 
 
 def test_an_unknown_tool_is_1(place: Place, portal: BlockingPortal) -> None:

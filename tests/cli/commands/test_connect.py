@@ -9,7 +9,7 @@ from mcphub.sessions import bridge
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["--client=x", "--workspace=/w", "--no-start"], ["--client="], ["--workspace=-x"]]
+    "arguments", [[], ["--client=x", "--workspace=/w", "--no-start"], ["--client="], ["--workspace=-x"], ["--server=x"]]
 )
 def test_its_options_reach_the_bridge(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever runs the verb through its parser gets the same bridge."""

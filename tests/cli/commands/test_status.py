@@ -149,6 +149,16 @@ def test_no_color_is_respected(place: Place, portal: BlockingPortal) -> None:
     assert b"\x1b[32m" not in seen
 
 
+def test_a_narrow_terminal_does_without_some_columns(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """No cell but the last is broken over lines; what is left out stands in `status NAME`."""
+    hub.servers = [server("time"), failed("github", "no such thing")]
+    with place.terminal("status", columns=100) as terminal:
+        seen, _ = terminal.end()
+    head = next(line for line in seen.splitlines() if b"NAME" in line)
+    assert b"CONNECTION" not in head
+    assert all(word in head for word in (b"NAME", b"STATE", b"TOOLS", b"PID", b"UPTIME", b"WHY"))
+
+
 def test_a_narrow_terminal_is_no_crash(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
     """Every column folds."""
     hub.servers = [failed("github", "中文" * 200)]

@@ -1,21 +1,20 @@
-"""Owns one connection on control.sock: whom it lets in, and the limits that the HTTP parser itself does not have.
+"""Owns one HTTP connection: whether it is let in, and the limits that the HTTP parser itself does not have.
 
-It must not know routes, handlers or the hub.
+It must not know what is served, nor who may come: it is told.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from mcphub.control.access import may_connect
-from mcphub.control.wire import write_error
-from mcphub.transport.peer import peer_of
+from mcphub.httpserver.document import Refusal
 
 #: Bytes of request line and headers together.
 MAX_HEAD = 64 * 1024
@@ -23,60 +22,105 @@ MAX_HEAD = 64 * 1024
 HEAD_TIMEOUT = 10.0
 #: Seconds that a client may leave an answer unread.
 STALL_TIMEOUT = 60.0
-#: Connections at once.
-MAX_CONNECTIONS = 128
+#: Parts of an answer from this size on are written as they are; smaller ones are joined first.
+LARGE = 1 << 15
 
 _NOT_HTTP = (400, "cannot read the request: it is not HTTP")
 #: uvicorn tells only the newest request of a connection that its client is gone; an older one would run on.
 _PIPELINED = (400, "cannot read the request: the one before it is not answered yet")
 _HEAD_TOO_LARGE = (431, f"cannot read the request: its headers are longer than {MAX_HEAD} bytes")
 
-log = logging.getLogger(__name__)
+#: What a connection brings into the ASGI scope under `state`, None = it is not let in (and that was logged).
+Admit = Callable[[asyncio.Transport], dict[str, Any] | None]
 
 
-class ControlState(ServerState):
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which terms a server takes connections: who may come, how many at once, how a refusal is worded."""
+
+    admit: Admit
+    most: int
+    refusal: Refusal
+
+
+class Connections(ServerState):
     """What the connections of one server share."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.open: set[ControlProtocol] = set()
+        self.open: set[Connection] = set()
         #: Connections that come now are not served any more.
         self.closing = False
 
 
-class ControlProtocol(HttpToolsProtocol):
-    """uvicorn's protocol without its server, plus a check of the peer and limits on size, time and number.
+class _Joining:
+    """A transport that writes the head of an answer together with what follows it in the same turn of the loop: each
+    write is a call of the system, and the largest part of a small answer's cost."""
 
-    The peer is in the ASGI scope under `state["peer"]`.
+    __slots__ = ("_held", "_loop", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._held = b""
+
+    def write(self, data: bytes) -> None:
+        if not self._held:
+            self._held = data
+            self._loop.call_soon(self._flush)
+        elif len(data) < LARGE:
+            self._held += data
+        else:
+            self._flush()
+            self._transport.write(data)
+
+    def _flush(self) -> None:
+        held, self._held = self._held, b""
+        if held:
+            self._transport.write(held)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's protocol without its server, plus a check of who comes and limits on size, time and number.
+
+    It is in the ASGI scope under `state["connection"]`.
     """
 
-    def __init__(self, config: Config, state: ControlState) -> None:
+    def __init__(self, config: Config, state: Connections, terms: Terms) -> None:
         super().__init__(config=config, server_state=state, app_state={})
         #: Set when the connection is gone.
         self.closed = asyncio.Event()
+        #: Called when nobody waits for the answer to the present request any more.
+        self.on_lost: Callable[[], None] | None = None
         self._state = state
+        self._terms = terms
         self._refused = _NOT_HTTP
         self._head = 0
         self._in_head = True
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
+        self._joining: _Joining | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._joining = _Joining(transport, self.loop)
         self._state.open.add(self)
-        peer = peer_of(transport.get_extra_info("socket"))
-        if peer is None or not may_connect(peer, os.geteuid()):
-            log.warning("refused a connection to the control socket from %s", peer or "an unknown process")
+        admitted = self._terms.admit(transport)
+        if admitted is None or self._state.closing:
             transport.abort()
             return
-        if self._state.closing:
-            transport.abort()
-            return
-        self.app_state["peer"] = peer
+        self.app_state.update(admitted, connection=self)
         # A last few bytes that nobody reads would otherwise keep a closing connection for ever.
         transport.set_write_buffer_limits(high=0)
-        if len(self._state.open) > MAX_CONNECTIONS:
-            self._refuse(503, f"cannot answer: {MAX_CONNECTIONS} connections are open already")
+        if len(self._state.open) > self._terms.most:
+            self._refuse(503, f"cannot answer: {self._terms.most} connections are open already")
             return
         self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self._too_slow)
 
@@ -85,6 +129,7 @@ class ControlProtocol(HttpToolsProtocol):
         self._stall_timer = _cancelled(self._stall_timer)
         self._unset_keepalive_if_required()  # uvicorn does so after an orderly end only
         super().connection_lost(exc)
+        self._let_go()
         self._state.open.discard(self)
         self.closed.set()
 
@@ -119,6 +164,12 @@ class ControlProtocol(HttpToolsProtocol):
             self._refused = _PIPELINED
             raise ValueError(_PIPELINED[1])
         super().on_headers_complete()
+        self.cycle.transport = self._joining  # type: ignore[assignment]
+
+    @property
+    def body_is_here(self) -> bool:
+        """Whether the whole body of the present request has come."""
+        return not self.cycle.more_body
 
     def send_400_response(self, msg: str) -> None:
         """Called by uvicorn for whatever the parser, or a callback of it, refused."""
@@ -131,6 +182,11 @@ class ControlProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._stall_timer = _cancelled(self._stall_timer)
+
+    def _let_go(self) -> None:
+        on_lost, self.on_lost = self.on_lost, None
+        if on_lost is not None:
+            on_lost()
 
     def _count(self, size: int) -> None:
         self._head += size
@@ -146,8 +202,9 @@ class ControlProtocol(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+            self._let_go()
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
-            body = write_error(status, message)
+            body = self._terms.refusal(status, message)
             self.transport.write(
                 STATUS_LINE[status]
                 + b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body)

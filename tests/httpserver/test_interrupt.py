@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+
 import anyio
+import anyio.lowlevel
 import pytest
 
-from mcphub.control import interrupt, wire
 from mcphub.control.server import control_server
+from mcphub.httpserver import interrupt
 from tests.fakes.canned_hub import CannedHub
 from tests.fakes.raw_http import answer, ask, connected, exchange, read_all, request
 
@@ -23,6 +27,18 @@ async def test_hanging_up_cancels_the_call(hub: CannedHub, path: str) -> None:
             await hub.hanging.wait()
             assert not hub.cancelled.is_set()
         await hub.cancelled.wait()
+
+
+async def test_who_hangs_up_at_once_has_asked_nothing(hub: CannedHub, path: str) -> None:
+    """A request whose client is gone before it is looked at does nothing, or is cancelled."""
+    with anyio.fail_after(5):
+        for _ in range(20):
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.connect(path)
+                sock.sendall(HANG)
+        while len(asyncio.all_tasks()) > 2:
+            await anyio.lowlevel.checkpoint()
+    assert not hub.hanging.is_set() or hub.cancelled.is_set()
 
 
 async def test_an_undisturbed_call_is_not_cancelled(hub: CannedHub, path: str) -> None:
@@ -61,6 +77,7 @@ async def test_a_body_that_stops_is_not_waited_for(
 
 async def test_a_body_is_bounded(hub: CannedHub, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Announced or not, a body over the limit is a 413; one at the limit is read."""
+    largest = interrupt.MAX_BODY
     monkeypatch.setattr(interrupt, "MAX_BODY", 100_000)
     at_limit = b'{"tool":"echo"}' + b" " * (100_000 - 15)
     assert (await ask(path, "POST", "/v1/call", at_limit))[0] == 200
@@ -68,7 +85,7 @@ async def test_a_body_is_bounded(hub: CannedHub, path: str, monkeypatch: pytest.
     chunk = b"c350\r\n" + b" " * 50_000 + b"\r\n"
     chunked = b"POST /v1/call HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk * 4
     assert answer(await exchange(path, chunked))[0] == 413
-    assert wire.MAX_BODY == 64 * 2**20
+    assert largest == 64 * 2**20
 
 
 async def test_a_large_body_arrives_whole(hub: CannedHub, path: str) -> None:

@@ -13,8 +13,9 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from mcphub.control import http_protocol
+from mcphub.control import server
 from mcphub.control.server import control_server
+from mcphub.httpserver import connection
 from tests.fakes.canned_hub import CannedHub
 from tests.fakes.raw_http import answer, ask, connected, exchange, read_all, request
 
@@ -94,7 +95,7 @@ async def _served(path: str) -> AsyncIterator[CannedHub]:
 
 async def test_a_client_that_sends_nothing_is_let_down(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection without a request does not stay: at its start, within a head, and within a later one."""
-    monkeypatch.setattr(http_protocol, "HEAD_TIMEOUT", 0.05)
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT", 0.05)
     async with _served(path):
         assert answer(await exchange(path, b""))[0] == 408
         assert answer(await exchange(path, b"GET /v1/status HT"))[0] == 408
@@ -108,7 +109,7 @@ async def test_a_client_that_sends_nothing_is_let_down(path: str, monkeypatch: p
 
 async def test_a_client_that_does_not_read_is_let_down(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that nobody takes is dropped with its connection, also the last bytes of it."""
-    monkeypatch.setattr(http_protocol, "STALL_TIMEOUT", 0.05)
+    monkeypatch.setattr(connection, "STALL_TIMEOUT", 0.05)
     async with _served(path) as hub:
         hub.lines = ["x" * 1000] * 2000
         with anyio.fail_after(5):
@@ -154,7 +155,7 @@ async def test_one_request_at_a_time(hub: CannedHub, path: str) -> None:
 
 async def test_so_many_connections_and_no_more(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one too many is told so; when one goes, the next is answered."""
-    monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
     async with _served(path):
         with anyio.fail_after(5):
             async with connected(path) as first, connected(path):

@@ -1,0 +1,190 @@
+"""Owns the merged prompts, resources and resource templates of one view: routes, and the rendered lists of each era.
+
+It must not know sessions or requests. Like the toolset it is immutable and hashed; equal inputs give equal bytes. A
+prompt is named like a tool; a URI gets its server's prefix (protocol/content), or stays as it is in a view of one
+server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from mcphub.catalog.definition import clean
+from mcphub.catalog.naming import DEFAULT_MAX_LENGTH, exposed_names
+from mcphub.protocol.content import ORIGINAL_KEY, SCHEME, conceal, expose
+from mcphub.protocol.envelope import MODERN_HEAD
+from mcphub.protocol.jsonrpc import Raw, quote
+from mcphub.protocol.uri_template import UriTemplate, read_template
+from mcphub.spec import InstanceKey
+
+PROMPTS = "prompts/list"
+RESOURCES = "resources/list"
+TEMPLATES = "resources/templates/list"
+#: Method to the member of its result that holds the list.
+MEMBERS = {PROMPTS: "prompts", RESOURCES: "resources", TEMPLATES: "resourceTemplates"}
+#: How long a modern agent may keep a list; it is told of changes where it listens.
+TTL_MS = 5000
+#: Items of one list above this many are not listed.
+MAX_ITEMS = 10_000
+#: Templates of one server above this many lead nowhere by a raw URI; listed they are.
+MAX_TEMPLATES = 100
+
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_string = msgspec.json.Decoder(str).decode
+_TEXTS = frozenset({"title", "description"})
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """What one instance brings: the raw items of each list it has. `up`: it is connected now."""
+
+    key: InstanceKey
+    lists: Mapping[str, tuple[bytes, ...]]
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """Where a name or URI leads: the instance, and the server's own name or URI."""
+
+    key: InstanceKey
+    original: str
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """`rendered[method, modern]` are whole results. `digests[method]` change with what agents see."""
+
+    prompts: Mapping[str, Lead] = field(default_factory=dict)
+    rendered: Mapping[tuple[str, bool], bytes] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, InstanceKey] = field(default_factory=dict)
+    prefixed: bool = True
+    _owners: Mapping[str, tuple[Lead, ...]] = field(default_factory=dict)
+    _templates: tuple[tuple[UriTemplate, InstanceKey], ...] = ()
+
+    def expose(self, server: str, uri: str) -> str:
+        """The URI that agents of this view see for one of this server's."""
+        return expose(server, uri) if self.prefixed else uri
+
+    def find(self, uri: str) -> tuple[Lead, ...]:
+        """Where a URI leads: one lead, none, or several where a raw URI is owned by several servers."""
+        if not self.prefixed:
+            return tuple(Lead(key, uri) for key in self.keys.values())[:1]
+        owners = self._owners.get(uri, ())
+        found = conceal(uri)
+        if found is not None and found[0] in self.keys:
+            lead = Lead(self.keys[found[0]], found[1])
+            # What has the form of an exposed `ui://` may be a server's own: only what is listed can tell.
+            if not owners or uri.startswith(SCHEME) or lead in self._owners.get(found[1], ()):
+                return (lead,)
+        if owners:
+            return owners
+        leads: dict[InstanceKey, Lead] = {}
+        for template, key in self._templates:
+            if key not in leads and template.matches(uri):
+                leads[key] = Lead(key, uri)
+        return tuple(leads.values())
+
+
+def merge(
+    shelves: Sequence[Shelf],
+    servers: Sequence[str],
+    *,
+    prefixed: bool = True,
+    max_length: int = DEFAULT_MAX_LENGTH,
+) -> Library:
+    """The merged library: servers by name, each in its own order. `servers` are all configured names of the view."""
+    shelves = sorted(shelves, key=lambda s: s.key)
+    prompts: dict[str, Lead] = {}
+    owners: dict[str, list[Lead]] = {}
+    templates: list[tuple[UriTemplate, InstanceKey]] = []
+    lists: dict[str, list[bytes]] = {method: [] for method in MEMBERS}
+    for shelf in shelves:
+        name = shelf.key.name
+        found = _read(shelf.lists.get(PROMPTS, ()), "name")
+        exposed = exposed_names(name, list(found), servers, max_length) if prefixed else list(found)
+        for shown, (original, fields) in zip(exposed, found.items(), strict=True):
+            if shown not in prompts:
+                prompts[shown] = Lead(shelf.key, original)
+                lists[PROMPTS].append(_render(fields, "name", shown, None))
+
+        def uri_of(uri: str, name: str = name) -> str:
+            return expose(name, uri) if prefixed else uri
+
+        for uri, fields in _read(shelf.lists.get(RESOURCES, ()), "uri").items():
+            owners.setdefault(uri, []).append(Lead(shelf.key, uri))
+            lists[RESOURCES].append(_render(fields, "uri", uri_of(uri), uri if prefixed else None))
+        for number, (template, fields) in enumerate(_read(shelf.lists.get(TEMPLATES, ()), "uriTemplate").items()):
+            if number < MAX_TEMPLATES and prefixed:
+                templates.append((read_template(template), shelf.key))
+            kept = template if prefixed else None
+            lists[TEMPLATES].append(_render(fields, "uriTemplate", uri_of(template), kept))
+    ttl = TTL_MS if all(shelf.up for shelf in shelves) else 0
+    rendered: dict[tuple[str, bool], bytes] = {}
+    digests: dict[str, str] = {}
+    for method, member in MEMBERS.items():
+        body = b'"%b":[%b]' % (member.encode(), b",".join(lists[method]))
+        rendered[method, False] = b"{" + body + b"}"
+        rendered[method, True] = MODERN_HEAD + b"," + body + b',"ttlMs":%d,"cacheScope":"private"}' % ttl
+        digests[method] = hashlib.sha256(body).hexdigest()
+    return Library(
+        prompts,
+        rendered,
+        digests,
+        {shelf.key.name: shelf.key for shelf in shelves},
+        prefixed,
+        {uri: tuple(leads) for uri, leads in owners.items()},
+        tuple(templates),
+    )
+
+
+def _read(items: Iterable[bytes], key: str) -> dict[str, dict[str, Raw]]:
+    """The usable items of a list by their name or URI; the first of a duplicate counts."""
+    out: dict[str, dict[str, Raw]] = {}
+    for raw in items:
+        if len(out) >= MAX_ITEMS:
+            break
+        try:
+            fields = _members(raw)
+            value = _string(fields[key])
+        except (msgspec.DecodeError, KeyError, RecursionError):
+            continue
+        if value:
+            out.setdefault(value, fields)
+    return out
+
+
+def _render(fields: Mapping[str, Raw], key: str, shown: str, original: str | None) -> bytes:
+    """An item under its exposed name or URI; the original stays readable in `_meta`."""
+    out: dict[str, Raw] = {key: Raw(quote(shown))}
+    for name, value in fields.items():
+        if name == key or bytes(value) == b"null":
+            continue
+        if name not in _TEXTS:
+            out[name] = value
+        elif text := _text(value):
+            out[name] = Raw(text)
+    if original is not None:
+        meta: dict[str, Raw] = {}
+        try:
+            meta = _members(fields["_meta"]) if "_meta" in fields else {}
+        except (msgspec.DecodeError, RecursionError):
+            meta = {}
+        meta[ORIGINAL_KEY] = Raw(quote(original))
+        out["_meta"] = Raw(msgspec.json.encode(meta))
+    return msgspec.json.encode(out)
+
+
+def _text(raw: Raw) -> bytes:
+    """A text fit to be shown, b"" where it is none: a member of another type is left out."""
+    try:
+        return quote(clean(_string(raw)))
+    except msgspec.DecodeError:
+        return b""
+
+

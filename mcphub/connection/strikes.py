@@ -1,0 +1,44 @@
+"""Owns the rule by which failed requests end a connection that is not one stream: three in a row, or too many of many.
+
+It must not know transports, nor what failed. One lost request says little where each travels by itself; a server that
+answers every second time is caught too, only later (case C086).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Failures in a row that are enough.
+ENOUGH = 3.0
+#: What an answer leaves of the failures before it. With half of the requests failing, the seventh failure is enough;
+#: with a third of them, none is.
+KEPT = 0.7
+#: Kinds of `unanswered` that speak of the way to the server; a wait that ended here does not, and a refusal is as good
+#: as an answer.
+COUNTED = frozenset(["lost", "unreachable", "tls", "status", "no_response"])
+HEARD = frozenset(["refused", "rate_limited", "needs_auth", "unreadable"])
+
+
+@dataclass(frozen=True, slots=True)
+class Strikes:
+    """What is remembered of earlier requests; 0 = nothing."""
+
+    score: float = 0.0
+
+    @property
+    def enough(self) -> bool:
+        return self.score >= ENOUGH
+
+    def failed(self, kind: str) -> Strikes:
+        """After a request that ended without an answer; `kind` as in channel.Receiver.unanswered."""
+        if kind in COUNTED:
+            return Strikes(self.score + 1.0)
+        return self.answered() if kind in HEARD else self
+
+    def answered(self) -> Strikes:
+        """After a real answer of the server, whatever it says."""
+        score = self.score * KEPT
+        return Strikes(score) if score >= 0.1 else NONE
+
+
+NONE = Strikes()

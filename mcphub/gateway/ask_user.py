@@ -1,0 +1,210 @@
+"""Owns the questions of legacy servers to legacy agents: elicitation, sampling, roots; whom they ask, what comes back.
+
+It must not know sockets. Ownership is never guessed: the call on whose stream the question came, else the only call in
+flight there, else the oldest if one agent has them all; anything else is refused and counted (bridging, ownership).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from mcphub.connection.client import Client
+from mcphub.gateway.call import AgentCall
+from mcphub.protocol import jsonrpc
+from mcphub.protocol.jsonrpc import Envelope, Raw
+
+METHODS = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+#: How long a person may take, seconds; the call's own clock stands still meanwhile.
+HUMAN_LIMIT = 900.0
+#: Questions that may be open for one server; more than any person could answer.
+MAX_OPEN = 100
+#: Where a person may be sent.
+_WEB = ("https://", "http://")
+
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_string = msgspec.json.Decoder(str).decode
+_CANCEL = b'{"action":"cancel"}'
+
+
+@dataclass(slots=True)
+class _Question:
+    client: Client
+    mid: bytes
+    method: str
+    call: AgentCall
+
+
+class Refusal(ValueError):
+    """Why a question is not passed on; the message is for the server."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def owner(calls: Iterable[AgentCall], current: AgentCall | None) -> AgentCall | None:
+    """Whose question it is, None where no call is in flight. Raises Refusal where it is ambiguous."""
+    if current is not None:
+        return current
+    found = list(calls)
+    if not found:
+        return None
+    if any(call.caller != found[0].caller for call in found):
+        raise Refusal(jsonrpc.INVALID_PARAMS, "several agents have calls in flight here: whom this asks is unclear")
+    return found[0]
+
+
+class AskUser:
+    """The open questions of one hub."""
+
+    def __init__(self, counters: Counter[str]) -> None:
+        self._open: dict[bytes, _Question] = {}
+        self._numbers = itertools.count(1)
+        self._counters = counters
+        self._loop = asyncio.get_running_loop()
+
+    def ask(
+        self,
+        server: str,
+        client: Client,
+        mid: bytes,
+        method: str,
+        params: Raw,
+        calls: Iterable[AgentCall],
+        current: AgentCall | None,
+    ) -> bool:
+        """Pass one question on, or refuse it; False where it is nobody's and the hub's own answer will do (roots)."""
+        try:
+            call = owner(calls, current)
+            capability = METHODS[method]
+            if call is None:
+                if method == "roots/list":
+                    return False
+                raise Refusal(jsonrpc.INVALID_PARAMS, f"{method} belongs to no call of an agent")
+            if method == "sampling/createMessage" and not client.sampling:
+                # It was not offered to this server: a model costs somebody money.
+                raise Refusal(jsonrpc.METHOD_NOT_FOUND, f"sampling is not allowed for the server {server}")
+            if call.meta.modern:
+                if method == "roots/list":
+                    return False
+                raise Refusal(jsonrpc.METHOD_NOT_FOUND, f"{method} cannot be carried to an agent of 2026-07-28 yet")
+            if capability not in call.caller.capabilities:
+                if method == "roots/list":
+                    return False
+                if method == "elicitation/create":
+                    client.send(jsonrpc.result_frame(mid, _CANCEL))
+                    return True
+                raise Refusal(jsonrpc.METHOD_NOT_FOUND, f"the agent does not support {capability}")
+            body = shown_question(server, method, params)
+            refuse_undeclared(call.caller.capabilities[capability], params)
+            if sum(question.client is client for question in self._open.values()) >= MAX_OPEN:
+                raise Refusal(jsonrpc.INVALID_PARAMS, "too many questions are open")
+        except Refusal as e:
+            self._counters["refused_questions"] += 1
+            if method == "roots/list":
+                return False
+            client.send(jsonrpc.error_frame(mid, e.code, str(e)))
+            return True
+        key = b'"mcphub-%d"' % next(self._numbers)
+        self._open[key] = _Question(client, mid, method, call)
+        call.questions = self
+        call.deadline = min(self._loop.time() + HUMAN_LIMIT, call.hard + HUMAN_LIMIT)
+        call.caller.send(b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":%b}\n' % (key, method.encode(), body))
+        return True
+
+    def answered(self, agent: object, env: Envelope) -> bool:
+        """An agent's reply; False where it answers no question of ours, or another agent's."""
+        if not isinstance(env.id, str):
+            return False
+        key = jsonrpc.quote(env.id)
+        question = self._open.get(key)
+        if question is None or question.call.caller != agent:
+            return False
+        del self._open[key]
+        call = question.call
+        if not any(other.call is call for other in self._open.values()):
+            call.deadline = self._loop.time() + call.idle
+        if env.error:
+            self._gave_up(question, jsonrpc.read_error(env.error))
+        elif bytes(memoryview(env.result)[:1]) != b"{":
+            self._gave_up(question, jsonrpc.ErrorObject(-1, "the agent's answer is no object"))
+        else:
+            question.client.send(jsonrpc.result_frame(question.mid, memoryview(env.result)))
+        return True
+
+    def _gave_up(self, question: _Question, error: jsonrpc.ErrorObject) -> None:
+        if question.client.over:
+            return
+        if question.method == "elicitation/create":
+            question.client.send(jsonrpc.result_frame(question.mid, _CANCEL))
+        else:
+            question.client.send(jsonrpc.error_frame(question.mid, error.code, error.message))
+
+    def ended(self, call: AgentCall) -> None:
+        """A call has ended, whatever way: its questions are withdrawn from the agent."""
+        for key in [key for key, question in self._open.items() if question.call is call]:
+            question = self._open.pop(key)
+            self._take_back(key, question, b"the call has ended")
+            self._gave_up(question, jsonrpc.ErrorObject(-1, "the call has ended"))
+
+    def withdrawn(self, client: Client, params: Raw) -> None:
+        """A server's `notifications/cancelled`: it no longer wants an answer."""
+        try:
+            mid = jsonrpc.encode_id(msgspec.json.decode(_members(params)["requestId"], type=int | str))
+        except (msgspec.DecodeError, KeyError, RecursionError):
+            return
+        for key in [key for key, q in self._open.items() if q.client is client and q.mid == mid]:
+            question = self._open.pop(key)
+            self._take_back(key, question, b"the server no longer asks")
+            call = question.call
+            if not any(other.call is call for other in self._open.values()):
+                call.deadline = self._loop.time() + call.idle
+
+    def _take_back(self, key: bytes, question: _Question, reason: bytes) -> None:
+        params = b'{"requestId":%b,"reason":"%b"}' % (key, reason)
+        question.call.caller.send(jsonrpc.notification_frame("notifications/cancelled", params))
+
+    def left(self, agent: object) -> None:
+        """An agent has left: its questions get the answer of somebody who is gone."""
+        for key in [key for key, question in self._open.items() if question.call.caller == agent]:
+            self._gave_up(self._open.pop(key), jsonrpc.ErrorObject(-1, "the agent has left"))
+
+
+def refuse_undeclared(declared: Any, params: Raw) -> None:
+    """Raises Refusal for a question of a kind that this agent did not say it can answer; `declared` is its capability,
+    an object where it is as the spec has it."""
+    kinds = declared if isinstance(declared, dict) else {}
+    fields = _members(params or b"{}")
+    if _says(fields.get("mode"), "url") and "url" not in kinds:
+        raise Refusal(jsonrpc.INVALID_PARAMS, "the agent did not say that it can open URLs")
+    if ("tools" in fields or "toolChoice" in fields) and "tools" not in kinds:
+        raise Refusal(jsonrpc.INVALID_PARAMS, "the agent did not say that it can sample with tools")
+
+
+def _says(raw: Raw | None, text: str) -> bool:
+    try:
+        return raw is not None and _string(raw) == text
+    except msgspec.DecodeError:
+        return False
+
+
+def shown_question(server: str, method: str, params: Raw) -> bytes:
+    """A question's params as the agent sees them: it must know who asks; other servers' context is not this one's."""
+    try:
+        fields = _members(params or b"{}")
+        if method == "elicitation/create":
+            fields["message"] = Raw(jsonrpc.quote(f"[{server}] {_string(fields['message'])}"))
+            if _says(fields.get("mode"), "url") and not _string(fields["url"]).lower().startswith(_WEB):
+                raise Refusal(jsonrpc.INVALID_PARAMS, "only URLs with http or https are shown to a person")
+        elif method == "sampling/createMessage":
+            fields.pop("includeContext", None)
+    except (msgspec.DecodeError, KeyError, RecursionError) as e:
+        raise Refusal(jsonrpc.INVALID_PARAMS, f"{method}: wrong or missing member: {e}") from None
+    return msgspec.json.encode(fields)

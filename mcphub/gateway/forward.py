@@ -1,0 +1,69 @@
+"""Owns one request of an agent about prompts, resources or completion while it is in flight.
+
+It must not know sockets, nor which server is asked. What it sends on has the server's own names and URIs, what it
+brings back the exposed ones; everything else keeps its bytes.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mcphub.channel import Data
+from mcphub.connection.client import Client
+from mcphub.gateway.call import AgentCall
+from mcphub.protocol import jsonrpc
+from mcphub.protocol.content import Rename, edit_result
+from mcphub.protocol.envelope import HUB_META_MEMBER, NO_META, RequestMeta, request_meta
+from mcphub.protocol.jsonrpc import Raw
+from mcphub.spec import InstanceKey
+
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class Forwarded(AgentCall, gc=False, eq=False):
+    """One request in flight. `method` is the agent's; `rename` gives the exposed form of a URI of the server's."""
+
+    server_key: InstanceKey = InstanceKey("", "")
+    method: str = ""
+    rename: Rename = str
+
+    @property
+    def key(self) -> InstanceKey:
+        return self.server_key
+
+    @property
+    def tool(self) -> str:
+        return self.method
+
+    @property
+    def read_only(self) -> bool:
+        return True
+
+    def shaped(self, parts: tuple[Data, ...]) -> tuple[Data, ...]:
+        whole = edit_result(self.method, b"".join(parts), self.rename)
+        if self.method == "resources/read" and self.meta.modern and self.client.era == "legacy":
+            # A legacy server says nothing of caching; a modern agent must be told.
+            whole = b"".join((bytes(whole)[:-1], b',"ttlMs":0,"cacheScope":"private"}'))
+        return (whole,)
+
+    def error_data(self, data: Raw) -> bytes:
+        """An error's data with the URI it may name."""
+        if not data:
+            return b""
+        try:
+            fields = _members(data)
+            fields["uri"] = Raw(jsonrpc.quote(self.rename(msgspec.json.decode(fields["uri"], type=str))))
+        except (msgspec.DecodeError, KeyError, RecursionError):
+            return bytes(data)
+        return msgspec.json.encode(fields)
+
+
+def params_for(client: Client, params: dict[str, Raw], meta: RequestMeta) -> bytes:
+    """The params of an upstream request as members without braces; hop keys of `_meta` are ours."""
+    body = b",".join([jsonrpc.quote(k) + b":" + bytes(v) for k, v in params.items() if k != "_meta"])
+    modern = client.era == "modern"
+    if meta is NO_META:
+        tail = HUB_META_MEMBER if modern else b""
+    else:
+        tail = request_meta(modern, meta, client.next_id())
+    return body + tail if body else tail[1:]

@@ -1,0 +1,170 @@
+"""Owns what agents ask about prompts, resources and completion: which server answers, under which of its names.
+
+It must not know sockets. A name or URI leads to a server by the view's library; the request goes on with the server's
+own name or URI, and what comes back is `forward.Forwarded`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+
+from mcphub.catalog.library import Lead, Library
+from mcphub.channel import Data
+from mcphub.connection.machine import Pending
+from mcphub.connection.worker import Worker
+from mcphub.gateway.call import AgentCall, Caller
+from mcphub.gateway.forward import Forwarded, params_for
+from mcphub.gateway.rounds import Rounds
+from mcphub.gateway.route import unavailable
+from mcphub.gateway.turns import Turns
+from mcphub.protocol import jsonrpc, mrtr
+from mcphub.protocol.envelope import RequestMeta, error_data
+from mcphub.protocol.jsonrpc import EMPTY, Raw
+from mcphub.protocol.versions import MODERN
+from mcphub.spec import InstanceKey
+
+METHODS = frozenset({"prompts/get", "resources/read", "completion/complete"})
+#: `context` in completion exists from this version on.
+CONTEXT_SINCE = "2025-06-18"
+
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_string = msgspec.json.Decoder(str).decode
+
+
+class Nowhere(ValueError):
+    """A name or URI that leads to no server, or to several; the message is for the agent. `uri` "" = a name."""
+
+    def __init__(self, message: str, uri: str = "") -> None:
+        super().__init__(message)
+        self.uri = uri
+
+
+def aim(library: Library, method: str, params: dict[str, Raw]) -> tuple[Lead, dict[str, Raw]]:
+    """Where a request goes, and its params with the server's own name or URI. Raises Nowhere, DecodeError, KeyError."""
+    out = dict(params)
+    if method == "prompts/get":
+        lead = _prompt(library, _string(params["name"]))
+        out["name"] = Raw(jsonrpc.quote(lead.original))
+        return lead, out
+    if method == "resources/read":
+        lead = _resource(library, _string(params["uri"]))
+        out["uri"] = Raw(jsonrpc.quote(lead.original))
+        return lead, out
+    ref = _members(params["ref"])
+    kind = _string(ref["type"])
+    if kind == "ref/prompt":
+        lead = _prompt(library, _string(ref["name"]))
+        ref["name"] = Raw(jsonrpc.quote(lead.original))
+    elif kind == "ref/resource":
+        lead = _resource(library, _string(ref["uri"]))
+        ref["uri"] = Raw(jsonrpc.quote(lead.original))
+    else:
+        raise Nowhere(f"unknown reference type {kind[:64]!r}")
+    out["ref"] = Raw(msgspec.json.encode(ref))
+    return lead, out
+
+
+def _prompt(library: Library, name: str) -> Lead:
+    lead = library.prompts.get(name)
+    if lead is None:
+        raise Nowhere(f"unknown prompt {name[:128]!r}: prompts/list has the names")
+    return lead
+
+
+def _resource(library: Library, uri: str) -> Lead:
+    leads = library.find(uri)
+    if len(leads) == 1:
+        return leads[0]
+    if not leads:
+        raise Nowhere(f"resource not found: {uri[:256]}", uri)
+    choices = ", ".join(library.expose(lead.key.name, lead.original) for lead in leads)
+    raise Nowhere(f"several servers have this resource; choose one of {choices[:1000]}", uri)
+
+
+class Reading:
+    """Sends these requests on. `workers` is the supervisor's table."""
+
+    def __init__(self, workers: Mapping[InstanceKey, Worker], rounds: Rounds, turns: Turns) -> None:
+        self._workers = workers
+        self._rounds = rounds
+        self._turns = turns
+        self._loop = asyncio.get_running_loop()
+
+    def rounds_of(
+        self, call: AgentCall, method: str, target: str, arguments: Data, responses: Raw, sealed: Raw
+    ) -> bytes:
+        """Let this call have rounds; returns what a retry carries, with a leading comma. Raises mrtr.BadState."""
+        principal = f"{call.caller.workspace}\0{call.caller.client}"
+        call.round = mrtr.Round(principal, call.server, method, target, bytes(arguments))
+        call.rounds = self._rounds
+        return self._rounds.retry(call.round, responses, sealed)
+
+    def ask(self, agent: Caller, mid: bytes, method: str, raw: Raw, meta: RequestMeta) -> None:
+        """Send one request on, or answer why not."""
+        library = agent.library
+        try:
+            lead, params = aim(library, method, _members(raw or b"{}"))
+        except Nowhere as e:
+            data = msgspec.json.encode({"uri": e.uri}) if e.uri else b""
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e), data))
+            return
+        except (msgspec.DecodeError, KeyError, RecursionError) as e:
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, f"{method}: missing or wrong member: {e}"))
+            return
+        worker = self._workers.get(lead.key)
+        client = worker.client if worker is not None else None
+        server = lead.key.name
+        if worker is None or client is None or client.over:
+            state = worker.state if worker is not None else None
+            retry_in = state.retry_at - self._loop.time() if isinstance(state, Pending) else 0.0
+            if worker is not None:
+                worker.wake_failed()
+            text = unavailable(server, state, retry_in)
+            data = error_data("unavailable", server)
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INTERNAL_ERROR, text, data))
+            return
+        if method == "completion/complete":
+            if worker.facts is None or "completions" not in worker.facts.capabilities:
+                text = f"Method not found: the server {server} offers no completion"
+                agent.send(jsonrpc.error_frame(mid, jsonrpc.METHOD_NOT_FOUND, text))
+                return
+            if client.version < CONTEXT_SINCE and client.version not in MODERN:
+                params.pop("context", None)
+        now, timeout = self._loop.time(), worker.spec.call_timeout
+        request = Forwarded(
+            agent,
+            client,
+            mid,
+            None,
+            meta,
+            now,
+            now + timeout,
+            timeout,
+            server_key=lead.key,
+            method=method,
+            rename=lambda uri: library.expose(server, uri),
+        )
+        if method in mrtr.METHODS and client.era == "modern" and meta.modern:
+            sealed, responses = params.pop("requestState", EMPTY), params.pop("inputResponses", EMPTY)
+            arguments = bytes(params.get("arguments", EMPTY))
+            try:
+                more = self.rounds_of(request, method, lead.original, arguments, responses, sealed)
+            except mrtr.BadState as e:
+                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e)))
+                return
+            if more:
+                params |= _members(b"{" + more[1:] + b"}")
+        agent.calls[mid] = request
+        if lead.key in self._turns.asked:
+            kept = {name: value.copy() for name, value in params.items()}
+
+            def send() -> None:
+                request.begin(self._loop.time())
+                request.up_id = client.send_request(request, method, params_for(client, kept, meta))
+
+            if not self._turns.take(request, send):
+                return
+        request.up_id = client.send_request(request, method, params_for(client, params, meta))

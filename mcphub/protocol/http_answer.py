@@ -1,0 +1,219 @@
+"""Owns what an HTTP answer to one MCP message means: a message to hand on, a stream to read, or why neither came.
+
+It must not read sockets or keep state. Source: MCP spec 2026-07-28 and 2025-11-25, basic/transports; a JSON-RPC body
+counts whatever the status, since no status is fixed for most errors.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from mcphub.protocol import jsonrpc
+from mcphub.protocol.jsonrpc import NotAMessage
+
+EVENT_STREAM = "text/event-stream"
+#: Bytes of a body that are shown.
+SHOWN = 200
+#: Seconds of a Retry-After that are honoured; more is taken for this.
+RETRY_AFTER_MOST = 86_400.0
+
+#: Statuses of gateways and guards: a JSON-RPC body in them is theirs, not the server's.
+_NOT_THE_SERVER = frozenset([401, 403, 429, 502, 503, 504])
+_LATER = frozenset([408, 425, 429])
+#: Of 5xx, those that say what the server cannot do, not how it is now.
+_NEVER = frozenset([501, 505])
+# What servers say in a 400 when they do not know the session any more.
+_SESSION_TEXT = re.compile(
+    r"session\b.{0,40}(?:not found|expired|invalid|unknown|terminated|closed)"
+    r"|(?:no valid|invalid|unknown|expired) session|server not initialized",
+    re.IGNORECASE | re.DOTALL,
+)
+#: What a connection that ended with its session says; the worker knows it by this.
+SESSION_GONE = "the server does not know the session any more"
+_NEWLINES = bytes.maketrans(b"\r\n", b"  ")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is looked at of an answer. `retry_after` is the header as it came, `location` too; "" = not there."""
+
+    status: int
+    content_type: str = ""
+    retry_after: str = ""
+    location: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def kind(self) -> str:
+        """The media type without parameters, in lower case."""
+        return self.content_type.partition(";")[0].strip().lower()
+
+    @property
+    def streams(self) -> bool:
+        return self.ok and self.kind == EVENT_STREAM
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request has no answer. `kind`: `needs_auth`, `refused` and `rate_limited` (the server did not act on it),
+    `session` (it does not know the session), `status` (an error of the server: it may have acted), `unreadable`.
+    `later`: the same may work later. `retry_after` is seconds, 0 = not said.
+    """
+
+    kind: str
+    message: str
+    later: bool = False
+    retry_after: float = 0.0
+
+
+def reply(mid: int, head: Head, body: bytes, *, session: bool, probing: bool, now: float) -> bytes | Refusal:
+    """The message that answers request `mid`, without its newline, or why there is none.
+
+    `session`: the request named one. `probing`: it was `server/discover`; then an answer that has nothing to do with
+    MCP becomes a JSON-RPC error, from which the probe concludes that the server is a legacy one. `now` is wall clock
+    seconds, for a Retry-After that is a date.
+    """
+    body = one_line(body)
+    said = body[:1] in (b"{", b"[")
+    refusal = _status(head, body if said else b"", session, now)
+    if refusal is not None and (head.status in _NOT_THE_SERVER or refusal.kind == "session"):
+        return refusal
+    if said:
+        message = _message(mid, body, head.ok)
+        if isinstance(message, bytes) or (head.ok and not probing):
+            return message
+    if refusal is None:
+        refusal = Refusal("unreadable", _not_mcp(head, body))
+    elif body:
+        refusal = Refusal(refusal.kind, f"{refusal.message}: {shown(body)}", refusal.later, refusal.retry_after)
+    if probing and not refusal.later:
+        return jsonrpc.error_frame(b"%d" % mid, jsonrpc.INVALID_REQUEST, refusal.message)[:-1]
+    return refusal
+
+
+def one_line(body: bytes) -> bytes:
+    """The body as one frame: without byte order mark and blanks around it, and no line break inside. A line break
+    cannot be inside a JSON string, so a blank means the same."""
+    body = body.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n")
+    return body.translate(_NEWLINES) if b"\n" in body or b"\r" in body else body
+
+
+def addressed(mid: int, data: bytes) -> tuple[bytes, bool]:
+    """(a message that came on the answer to request `mid`, whether it is the response to it).
+
+    An error without an id was refused before its id was read; on this stream it can be no other's, and gets it.
+    """
+    if data.startswith(b'{"jsonrpc":"2.0","id":%d,"result":' % mid):
+        return data, True
+    try:
+        env = jsonrpc.decode(data)
+    except NotAMessage:
+        return data, False
+    if env.method is not None:
+        return data, False
+    if isinstance(env.id, int | str):
+        return data, str(env.id) == str(mid)
+    if not env.error:
+        return data, False
+    error = jsonrpc.read_error(env.error)
+    return jsonrpc.error_frame(b"%d" % mid, error.code, error.message, bytes(error.data))[:-1], True
+
+
+def _message(mid: int, body: bytes, ok: bool) -> bytes | Refusal:
+    """The message in a body that looks like JSON."""
+    if body[:1] == b"[":
+        return body
+    message, answers = addressed(mid, body)
+    if answers and ok:
+        return message
+    try:
+        env = jsonrpc.decode(message)
+    except NotAMessage as e:
+        return Refusal("unreadable", str(e))
+    if env.method is None and not ok and not env.error:
+        return Refusal("unreadable", "a result beside a status that says error")
+    return message
+
+
+def _status(head: Head, body: bytes, session: bool, now: float) -> Refusal | None:
+    """What the status says; None where it says nothing against the body."""
+    status = head.status
+    if head.ok:
+        return None
+    named = f"HTTP {status} {_phrase(status)}".rstrip()
+    if 300 <= status < 400:
+        where = f" to {head.location}" if head.location else ""
+        return Refusal("refused", f"{named}: redirected{where}, which is not followed (a sign-in page?)")
+    if status in (401, 403):
+        return Refusal("needs_auth", named)
+    if session and _session_is_gone(status, body):
+        return Refusal("session", SESSION_GONE)
+    after = seconds(head.retry_after, now)
+    if status in _LATER:
+        wait = f", retry after {after:g} s" if after else ""
+        return Refusal("rate_limited", named + wait, True, after)
+    if status >= 500 and status not in _NEVER:
+        wait = f", retry after {after:g} s" if after else ""
+        return Refusal("status", named + wait, True, after)
+    return Refusal("refused", named)
+
+
+def _session_is_gone(status: int, body: bytes) -> bool:
+    if status not in (400, 404):
+        return False
+    code, text = 0, ""
+    if body[:1] == b"{":
+        try:
+            error = jsonrpc.read_error(jsonrpc.decode(body).error)
+            code, text = error.code, error.message
+        except NotAMessage:
+            pass
+    if status == 404:
+        return code != jsonrpc.METHOD_NOT_FOUND
+    return _SESSION_TEXT.search(text) is not None
+
+
+def _not_mcp(head: Head, body: bytes) -> str:
+    named = f"HTTP {head.status} {_phrase(head.status)}".rstrip()
+    if not body:
+        return f"answered with {named} and nothing else"
+    what = head.kind or "no content type"
+    hint = " (a sign-in page, or a proxy's?)" if "html" in what or body[:1] == b"<" else ""
+    return f"answered with {named} and {ascii(what)[1:-1][:80]}{hint}: {shown(body)}"
+
+
+def shown(body: bytes) -> str:
+    """The beginning of a body, fit to be shown."""
+    text = body[: SHOWN * 4].decode("utf-8", "replace")
+    return ascii(text[:SHOWN] + ("..." if len(text) > SHOWN else ""))
+
+
+def seconds(retry_after: str, now: float) -> float:
+    """A Retry-After header as seconds from now (RFC 9110, 10.2.3), bounded; 0 where it says nothing."""
+    text = retry_after.strip()
+    if text.isascii() and text.isdecimal():
+        return min(float(text[:12]), RETRY_AFTER_MOST)
+    if not text:
+        return 0.0
+    import email.utils  # late: hardly any server sends a date
+
+    try:
+        at = email.utils.parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return 0.0
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=datetime.UTC)
+    return min(max(at.timestamp() - now, 0.0), RETRY_AFTER_MOST)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""

@@ -1,0 +1,616 @@
+"""Owns the Streamable HTTP transport: a POST for each message, the streams that answers come on, a legacy session.
+
+It must not know agents, states or how a connection is retried, nor which HTTP client sends what it says. Source: MCP
+spec 2026-07-28 and 2025-11-25, basic/transports. A message's era is seen by its `_meta`: modern requests travel alone,
+legacy ones in the session that `initialize` began.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+import anyio.to_thread
+
+from mcphub import __version__
+from mcphub.channel import Data, Receiver
+from mcphub.errors import TransportError
+from mcphub.protocol import http_answer, jsonrpc, mirrored
+from mcphub.protocol.eventstream import EventDecoder, EventTooLarge
+from mcphub.protocol.http_answer import SESSION_GONE, Head, Refusal
+from mcphub.protocol.jsonrpc import Envelope, NotAMessage
+from mcphub.protocol.mirrored import Table, Told
+from mcphub.spec import HttpSpec, ServerSpec
+from mcphub.transport.framing import MAX_MESSAGE
+from mcphub.transport.link import Surroundings
+from mcphub.transport.stderr import StderrRing
+
+if TYPE_CHECKING:
+    from mcphub.net import Answer, Header, HttpClient
+
+#: Requests that travel at once; streams that stay open are not counted. Further ones wait here, and from so many on
+#: the server counts as overloaded.
+MAX_RUNNING = 100
+FULL_AT = 1000
+#: Seconds in which the answer to what nobody has a deadline for must begin: a notification, a stream that stays open.
+BEGIN = 60.0
+#: Seconds that a stream may stay open after the answer it was for.
+AFTER_ANSWER = 1.0
+#: Seconds for the end of a session.
+GOODBYE = 2.0
+#: A request refused as one too many is sent so often, where the server wants at most so many seconds of rest.
+RATE_TRIES = 3
+RATE_MOST = 30.0
+#: Seconds before a stream is taken up again: where the server named none, the most, and failures in a row that end it.
+RETRY = 1.0
+RETRY_MOST = 60.0
+RESUME_FAILURES = 5
+#: A standing stream that ends sooner than this many seconds, and brought nothing, is not asked for again at once.
+BRIEF = 5.0
+#: How long other requests of a session that is gone may take to hear the same, seconds.
+LAST_VERDICTS = 1.0
+#: Bytes read of an answer that nobody wants.
+MAX_IGNORED = 1 << 20
+#: Messages of one read that are handed on before others have their turn.
+MESSAGE_BUDGET = 64
+#: Odd things of one kind that are told.
+MAX_NOTES = 3
+
+_VISIBLE = re.compile(r"[\x21-\x7e]{1,1024}")
+_ENDLESS = frozenset(["subscriptions/listen"])
+_SIGN_IN = "needs a sign-in, which this version cannot do; a static header can be set in `headers`"
+
+
+class _Request:
+    """A request on its way. `answered`: nothing more is owed for it. `sent`: the server may know of it."""
+
+    __slots__ = (
+        "answered", "body", "cancelled", "last_id", "method", "mid", "retry", "scope", "sent", "standing", "told",
+    )
+
+    def __init__(self, mid: int, method: str, body: bytes, told: Told) -> None:
+        self.mid = mid
+        self.method = method
+        self.body = body
+        self.told = told
+        self.standing = method in _ENDLESS
+        self.scope = anyio.CancelScope()
+        self.answered = self.cancelled = self.sent = False
+        self.last_id = ""
+        self.retry: float | None = None
+
+    @property
+    def modern(self) -> bool:
+        return bool(self.told.version)
+
+
+class HttpChannel:
+    """Implements channel.Channel over one server. `run` owns the tasks; without it nothing is sent."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        headers: Mapping[str, str],
+        receiver: Receiver,
+        note: Callable[[str], None],
+        on_error: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.full = False
+        self.current: int | None = None
+        self.returned: dict[int, bytes] = {}
+        self.retry_after = 0.0
+        self._client = client
+        self._receiver = receiver
+        self._tell = note
+        self._on_error = on_error
+        self._notes: Counter[str] = Counter()
+        self._common, self._signed = _common_headers(headers, client.credentials)
+        self._posted: list[Header] = [
+            (b"Accept", b"application/json, text/event-stream"),
+            (b"Content-Type", b"application/json"),
+            *self._common,
+        ]
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._over = False
+        self._running: dict[int, _Request] = {}
+        self._waiting: dict[int, _Request] = {}
+        self._counted = 0
+        # The legacy session: what initialize gave, as headers of all that follows.
+        self._session = ""
+        self._hop: list[Header] = []
+        self._gate: anyio.Event | None = None
+        self._gone: anyio.Event | None = None
+        self._reached = False
+        self._lists_modern = False
+        self._tables: Mapping[str, Table] = {}
+
+    # --- channel.Channel ---------------------------------------------------------------------------------------------
+
+    def send(self, *parts: Data) -> None:
+        if self._over or self._tasks is None:
+            return
+        body = b"".join(parts).rstrip(b"\n")
+        try:
+            env = jsonrpc.decode(body)
+        except NotAMessage as e:  # what we write ourselves is always one
+            self._odd("own", f"a message of mcphub's own was not sent: {e}")
+            return
+        told = Told(env)
+        if isinstance(env.id, int) and env.method is not None:
+            self._request(_Request(env.id, env.method, body, told))
+        elif env.method == "notifications/cancelled":
+            self._cancel(told, body, env)
+        else:
+            if env.method == "notifications/initialized":
+                self._gate = anyio.Event()
+                # A probe that is still unanswered has nothing more to say.
+                for running in self._running.values():
+                    if running.method == "server/discover":
+                        self._drop(running)
+            self._tasks.start_soon(self._post_other, body, env)
+
+    def abort(self) -> None:
+        self._end("")
+
+    def _end(self, reason: str) -> None:
+        if self._over:
+            return
+        self._over = True
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+        self._receiver.lost(reason)
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        """Own the tasks until the channel's end."""
+        async with anyio.create_task_group() as self._tasks:
+            task_status.started()
+            await anyio.sleep_forever()
+
+    async def goodbye(self) -> None:
+        """End a legacy session, as far as the server lets itself be told (case C079)."""
+        if not self._session or not self._reached or self._gone is not None:
+            return
+        try:
+            async with self._client.exchange("DELETE", [*self._common, *self._hop], begin=GOODBYE) as answer:
+                await answer.read(MAX_IGNORED)
+        except TransportError:
+            pass
+
+    def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
+        """The tools whose annotations can be followed; only modern servers know any (implements link.Link)."""
+        if not self._lists_modern:
+            return tools, ()
+        kept, self._tables, warnings = mirrored.tables(tools)
+        return kept, warnings
+
+    def _odd(self, kind: str, text: str) -> None:
+        self._notes[kind] += 1
+        if self._notes[kind] <= MAX_NOTES:
+            self._tell(text)
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    def _request(self, request: _Request) -> None:
+        if self._gone is not None:
+            self._give_back(request)
+            return
+        if request.method == "initialize":
+            self._session, self._hop = "", []
+        elif request.method == "tools/list":
+            self._lists_modern = request.modern
+        if not request.standing and self._counted >= MAX_RUNNING:
+            self._waiting[request.mid] = request
+            self.full = len(self._waiting) >= FULL_AT
+            return
+        self._start(request)
+
+    def _start(self, request: _Request) -> None:
+        assert self._tasks is not None
+        self._running[request.mid] = request
+        self._counted += not request.standing
+        self._tasks.start_soon(self._serve, request)
+
+    def _cancel(self, told: Told, body: bytes, env: Envelope) -> None:
+        """The modern era ends the stream, the legacy one says so first; what was not sent is simply forgotten."""
+        assert self._tasks is not None
+        mid = told.cancels
+        if not isinstance(mid, int):
+            return
+        waiting = self._waiting.pop(mid, None)
+        request = self._running.get(mid)
+        if waiting is not None:
+            self.full = len(self._waiting) >= FULL_AT
+        elif request is None or request.answered:
+            pass
+        elif request.modern or not request.sent:
+            self._drop(request)
+        else:
+            request.cancelled = True
+            self._tasks.start_soon(self._cancel_legacy, request, body, env)
+
+    def _drop(self, request: _Request) -> None:
+        request.cancelled = True
+        request.scope.cancel()
+
+    async def _cancel_legacy(self, request: _Request, body: bytes, env: Envelope) -> None:
+        await self._post_other(body, env)
+        request.scope.cancel()
+
+    async def _serve(self, request: _Request) -> None:
+        """One request until its answer, its end or its cancellation."""
+        try:
+            with request.scope:
+                if request.cancelled:
+                    return
+                if self._gate is not None and not request.modern:
+                    await self._gate.wait()
+                await self._ask(request)
+        except Exception as e:  # a fault of ours must not take the other requests along
+            self._internal(e)
+        finally:
+            del self._running[request.mid]
+            self._release(request)
+            if self._gone is not None and not self._counted:
+                self._gone.set()
+
+    def _release(self, request: _Request) -> None:
+        """Its place is another's; once for each request."""
+        if request.standing:
+            return
+        request.standing = True  # what is left of its stream is not counted
+        self._counted -= 1
+        if self._waiting and not self._over:
+            self._start(self._waiting.pop(next(iter(self._waiting))))
+            self.full = len(self._waiting) >= FULL_AT
+
+    def _internal(self, error: Exception) -> None:
+        if self._on_error is not None:
+            self._on_error(error)
+        self._end(f"internal error: {type(error).__name__}: {error}")
+
+    async def _ask(self, request: _Request) -> None:
+        tries = 1 if request.method in ("server/discover", "initialize") else RATE_TRIES
+        while (refusal := await self._attempt(request)) is not None:
+            rest = refusal.retry_after or RETRY
+            tries -= 1
+            if refusal.kind != "rate_limited" or not tries or rest > RATE_MOST:
+                break
+            request.sent = False  # refused, so not acted on
+            await anyio.sleep(rest * (1.0 + 0.2 * random.random()))
+        if refusal is None:
+            return
+        if refusal.kind == "session":
+            self._give_back(request)
+        else:
+            self.retry_after = refusal.retry_after
+            self._unanswered(request, refusal.kind, self._worded(request, refusal))
+
+    def _worded(self, request: _Request, refusal: Refusal) -> str:
+        if refusal.kind != "needs_auth":
+            answered = refusal.kind in ("refused", "rate_limited", "status", "unreadable")
+            return f"{request.method}: {refusal.message}" if answered else refusal.message
+        if self._signed:
+            return f"refuses the credentials of its entry ({refusal.message}); correct them in `headers`"
+        return f"{_SIGN_IN} ({refusal.message})"
+
+    async def _attempt(self, request: _Request) -> Refusal | None:
+        """Send it once, and follow what comes until it is answered; None when nothing more is to be said."""
+        try:
+            refusal = await self._post(request)
+        except TransportError as e:
+            self._reached = e.kind not in ("unreachable", "tls")
+            refusal = Refusal("ended" if request.method in _ENDLESS and request.sent else e.kind, str(e))
+        except EventTooLarge as e:
+            refusal = Refusal("unreadable", str(e))
+        if refusal is None or not request.last_id or request.modern or refusal.kind != "lost":
+            return refusal
+        return await self._resume(request)
+
+    async def _post(self, request: _Request) -> Refusal | None:
+        request.sent = True
+        begin = BEGIN if request.method in _ENDLESS or request.method == "server/discover" else None
+        async with self._client.exchange("POST", self._headers(request), request.body, begin=begin) as answer:
+            self._reached = True
+            head = _head(answer)
+            if request.method == "initialize" and head.ok:
+                self._take_session(answer)
+            if head.streams:
+                await self._follow(answer, request)
+                if request.answered:
+                    return None
+                kind = "ended" if request.method in _ENDLESS else "lost"
+                return Refusal(kind, "the server ended the stream before its answer")
+            body = await answer.read(MAX_MESSAGE)
+        if body is None:
+            return Refusal("unreadable", f"the answer is larger than {MAX_MESSAGE >> 20} MiB")
+        probing = request.method == "server/discover"
+        reply = http_answer.reply(
+            request.mid, head, body, session=self._in_session(request), probing=probing, now=time.time_ns() / 1e9
+        )
+        if isinstance(reply, Refusal):
+            return reply
+        if head.kind != "application/json" and head.ok:
+            self._odd("content-type", f"answers {request.method} with JSON as {ascii(head.content_type)[:80]}")
+        self._bring(reply, request)
+        if not request.answered:
+            # Of a batch, or of an id that is not the one asked with, only the receiver knows what it answered.
+            self._unanswered(request, "unreadable", "the answer is to another request")
+        return None
+
+    def _in_session(self, request: _Request) -> bool:
+        return bool(self._session) and not request.modern and request.method != "initialize"
+
+    def _headers(self, request: _Request) -> list[Header]:
+        if not request.modern:
+            return [*self._posted, *self._hop]
+        headers = self._posted + mirrored.standard(request.method, request.told)
+        table = self._tables.get(request.told.tool) if self._tables and request.told.tool is not None else None
+        return headers + mirrored.custom(table, request.told.arguments) if table else headers
+
+    def _unanswered(self, request: _Request, kind: str, message: str) -> None:
+        if not request.answered:
+            request.answered = True
+            if not request.cancelled:
+                self._receiver.unanswered(request.mid, kind, message)
+
+    # --- what comes back ---------------------------------------------------------------------------------------------
+
+    async def _follow(self, answer: Answer, request: _Request | None, last_id: str = "") -> tuple[EventDecoder, int]:
+        """Hand on what a stream brings until it ends; (what it said of itself, how many messages it brought)."""
+        decoder = EventDecoder()
+        decoder.resume_from(last_id)
+        brought = turn = 0
+        with anyio.CancelScope() as scope:
+            async with aclosing(answer.chunks()) as chunks:
+                async for chunk in chunks:
+                    for event in decoder.feed(chunk):
+                        if request is not None:
+                            request.last_id = event.last_id
+                            if decoder.retry is not None:
+                                request.retry = decoder.retry
+                        if event.data is None or event.name not in ("", "message"):
+                            continue
+                        brought += 1
+                        turn += 1
+                        self._bring(http_answer.one_line(event.data), request)
+                        if turn == MESSAGE_BUDGET:
+                            turn = 0
+                            await anyio.lowlevel.checkpoint()
+                    if request is not None and request.answered and scope.deadline == float("inf"):
+                        self._release(request)
+                        scope.deadline = anyio.current_time() + AFTER_ANSWER
+        return decoder, brought
+
+    def _bring(self, data: bytes, request: _Request | None) -> None:
+        """Hand on one message; what an answer to `initialize` says of the session counts from here on."""
+        answers = False
+        if request is not None:
+            data, answers = http_answer.addressed(request.mid, data)
+            if answers:
+                request.answered = True
+                if request.method == "initialize":
+                    self._negotiated(data)
+            self.current = request.mid
+        try:
+            self._receiver.frame(memoryview(data))
+        except Exception as e:  # an exception there closes this channel only
+            self._internal(e)
+        finally:
+            self.current = None
+
+    async def _resume(self, request: _Request) -> Refusal | None:
+        """The rest of a legacy stream that ended before its answer (2025-11-25, resumability and redelivery)."""
+        failures = 0
+        while failures < RESUME_FAILURES:
+            wait = RETRY if request.retry is None else min(request.retry, RETRY_MOST)
+            await anyio.sleep(max(wait, 2.0**failures) if failures else wait)
+            try:
+                async with self._client.exchange("GET", self._stream_headers(request.last_id), begin=BEGIN) as answer:
+                    head = _head(answer)
+                    if head.streams:
+                        failures = 0
+                        await self._follow(answer, request, request.last_id)
+                    elif head.status in (408, 429) or head.status >= 500:
+                        failures += 1
+                    else:
+                        return Refusal("lost", f"its stream ended and cannot be resumed: HTTP {head.status}")
+            except TransportError:
+                failures += 1
+            except EventTooLarge as e:
+                return Refusal("unreadable", str(e))
+            if request.answered:
+                return None
+        return Refusal("lost", "its stream ended and cannot be resumed")
+
+    # --- the legacy session ------------------------------------------------------------------------------------------
+
+    def _take_session(self, answer: Answer) -> None:
+        session = answer.header(b"mcp-session-id")
+        if session and not _VISIBLE.fullmatch(session):
+            self._odd("session-id", "gave a session id that no header can carry; it is not used")
+            session = ""
+        self._session = session
+        self._hop = [(b"Mcp-Session-Id", session.encode("ascii"))] if session else []
+
+    def _negotiated(self, data: bytes) -> None:
+        version = mirrored.agreed_version(data)
+        if version:
+            self._hop.append((b"MCP-Protocol-Version", version))
+
+    def _stream_headers(self, last_id: str) -> list[Header]:
+        headers = [(b"Accept", b"text/event-stream"), *self._common, *self._hop]
+        if last_id:
+            headers.append((b"Last-Event-ID", last_id.encode("utf-8", "replace")))
+        return headers
+
+    async def _post_other(self, body: bytes, env: Envelope) -> None:
+        """A notification, or the answer to a question of the server's. Whatever 2xx comes back is fine (case C063)."""
+        first = env.method == "notifications/initialized"
+        gate = self._gate if first else None
+        what = env.method or "an answer to the server's question"
+        try:
+            if self._gate is not None and not first:
+                await self._gate.wait()
+            async with self._client.exchange("POST", [*self._posted, *self._hop], body, begin=BEGIN) as answer:
+                head = _head(answer)
+                if gate is not None:
+                    self._open(gate)
+                if head.streams:
+                    await self._follow(answer, None)
+                    return
+                said = await answer.read(MAX_IGNORED)
+            if not head.ok:
+                refusal = http_answer.reply(
+                    0, head, said or b"", session=bool(self._session), probing=False, now=time.time_ns() / 1e9
+                )
+                if isinstance(refusal, Refusal) and refusal.kind == "session":
+                    self._session_gone()
+                else:
+                    self._odd("other", f"answers {what} with HTTP {head.status}")
+        except (TransportError, EventTooLarge) as e:
+            self._odd("other", f"{what} could not be delivered: {e}")
+        except Exception as e:  # a fault of ours
+            self._internal(e)
+        finally:
+            if gate is not None:
+                self._open(gate)
+
+    def _open(self, gate: anyio.Event) -> None:
+        """The handshake is over: what waited for it may go, and the server may speak by itself."""
+        if not gate.is_set():
+            gate.set()
+            if not self._over and self._tasks is not None:
+                self._tasks.start_soon(self._standing)
+
+    async def _standing(self) -> None:
+        """The stream for what no request asked for, if the server has one; it says nothing about its health (C062)."""
+        last_id, retry, failures, worked = "", None, 0, False
+        while True:
+            began = anyio.current_time()
+            brought = 0
+            try:
+                async with self._client.exchange("GET", self._stream_headers(last_id), begin=BEGIN) as answer:
+                    head = _head(answer)
+                    if head.streams:
+                        worked = True
+                        decoder, brought = await self._follow(answer, None, last_id)
+                        last_id, retry = decoder.last_id, decoder.retry if decoder.retry is not None else retry
+                    elif not worked:
+                        return
+                    elif head.status == 404 and self._session:
+                        self._session_gone()
+                        return
+                    elif head.status < 500 and head.status not in (408, 409, 429):
+                        return
+            except TransportError:
+                pass
+            except EventTooLarge as e:
+                self._odd("too-large", f"its own stream was ended: {e}")
+            except Exception as e:  # a fault of ours
+                self._internal(e)
+                return
+            lasted = anyio.current_time() - began
+            failures = 0 if brought or lasted > BRIEF else failures + 1
+            wait = RETRY if retry is None else retry
+            await anyio.sleep(min(max(wait, 2.0**failures if failures > 1 else 0.0), RETRY_MOST))
+
+    def _give_back(self, request: _Request) -> None:
+        """The server says that its session is no more, so it did not act on this: it may be sent in the next one."""
+        request.answered = True
+        if not request.cancelled:
+            self.returned[request.mid] = request.body + b"\n"
+            self._receiver.unanswered(request.mid, "session", SESSION_GONE)
+        self._session_gone()
+
+    def _session_gone(self) -> None:
+        if self._gone is None and self._tasks is not None and not self._over:
+            self._gone = anyio.Event()
+            self._tasks.start_soon(self._leave, self._gone)
+
+    async def _leave(self, idle: anyio.Event) -> None:
+        """End, after what is on its way had time to hear the same: five calls at once are five refusals (C065)."""
+        for request in list(self._waiting.values()):
+            self._give_back(request)
+        self._waiting.clear()
+        if self._counted:
+            with anyio.move_on_after(LAST_VERDICTS):
+                await idle.wait()
+        self._end(SESSION_GONE)
+
+
+def _head(answer: Answer) -> Head:
+    if 200 <= answer.status < 300:
+        return Head(answer.status, answer.header(b"content-type"))
+    return Head(answer.status, answer.header(b"content-type"), answer.header(b"retry-after"), answer.location)
+
+
+def _common_headers(headers: Mapping[str, str], credentials: bytes) -> tuple[list[Header], bool]:
+    """(what every request carries, whether it has credentials). What the entry says comes before ours."""
+    own = [(name.encode("ascii"), str(value).strip(" \t").encode("latin-1")) for name, value in headers.items()]
+    names = {name.lower() for name, _ in own}
+    if credentials and b"authorization" not in names:
+        own.append((b"Authorization", credentials))
+        names.add(b"authorization")
+    ours = [(b"Accept-Encoding", b"gzip, deflate"), (b"User-Agent", b"mcphub/" + __version__.encode())]
+    return [*(one for one in ours if one[0].lower() not in names), *own], b"authorization" in names
+
+
+@dataclass(slots=True)
+class HttpLink:
+    """An open server at a URL. Implements link.Link."""
+
+    channel: HttpChannel
+    pid: int | None = None
+
+    async def exit_code(self, wait: float) -> int | None:
+        return None
+
+    @property
+    def retry_after(self) -> float:
+        return self.channel.retry_after
+
+    @property
+    def returned(self) -> Mapping[int, bytes]:
+        return self.channel.returned
+
+    def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
+        return self.channel.usable(tools)
+
+
+@asynccontextmanager
+async def open_streamable_http(
+    spec: ServerSpec, around: Surroundings, receiver: Receiver, stderr: StderrRing
+) -> AsyncIterator[HttpLink]:
+    """Hold a channel to the server; nothing is sent before the first message. Leaving ends what is on its way, and the
+    legacy session. `stderr` gets a line for what is odd. Raises TransportError (kind `config`)."""
+    transport = spec.transport
+    assert isinstance(transport, HttpSpec)
+
+    def note(text: str) -> None:
+        stderr.feed(f"{text}\n".encode("utf-8", "replace"))
+
+    net = await anyio.to_thread.run_sync(importlib.import_module, "mcphub.net")
+    async with net.http_client(str(transport.url), around.environment()) as client:
+        for warning in client.warnings:
+            note(warning)
+        channel = HttpChannel(client, transport.headers, receiver, note, around.report)
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(channel.run)
+            try:
+                yield HttpLink(channel)
+            finally:
+                channel.abort()
+                with anyio.CancelScope(shield=True), anyio.move_on_after(GOODBYE):
+                    await channel.goodbye()

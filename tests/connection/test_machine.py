@@ -1,0 +1,196 @@
+"""The five states and every event in each of them."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcphub.connection.backoff import Backoff
+from mcphub.connection.faults import Fault, FaultKind
+from mcphub.connection.machine import (
+    Asked,
+    Challenged,
+    Connected,
+    Disabled,
+    Event,
+    Failed,
+    Faulted,
+    Lost,
+    NeedsAuth,
+    Opened,
+    Pending,
+    State,
+    TurnedOff,
+    TurnedOn,
+    transition,
+)
+
+NOW = 1000.0
+GENERATION = 7
+BACKOFF = Backoff()
+SOFT = Fault(FaultKind.LOST, "serve", "gone")
+HARD = Fault(FaultKind.NOT_FOUND, "spawn", "no such program")
+
+OFF = Disabled("person")
+FIRST, THIRD, LAST = Pending(0, NOW - 1), Pending(3, NOW + 9, SOFT), Pending(5, NOW - 1, SOFT)
+FRESH, STABLE = Connected(NOW - 29.9, 2), Connected(NOW - 30, 2)
+AUTH, GIVEN_UP = NeedsAuth("https://as.example"), Failed(SOFT, 5)
+EVERY: tuple[State, ...] = (OFF, FIRST, THIRD, LAST, FRESH, STABLE, AUTH, GIVEN_UP)
+
+
+def after(state: State, event: Event, jitter: float = 0.5) -> State:
+    return transition(state, event, NOW, GENERATION, BACKOFF, jitter)
+
+
+@pytest.mark.parametrize("state", EVERY, ids=repr)
+def test_what_leads_from_anywhere(state: State) -> None:
+    """Turned off is Disabled from everywhere; only turned on leaves it; asked is a fresh start from all the others."""
+    assert after(state, TurnedOff("person", "d")) == Disabled("person", "d")
+    assert after(state, TurnedOn()) == (Pending(0, NOW) if state is OFF else state)
+    assert after(state, Asked()) == (OFF if state is OFF else Pending(0, NOW))
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "following"),
+    [
+        # the attempt succeeds
+        (FIRST, Opened(7), Connected(NOW, 0)),
+        (THIRD, Opened(7), Connected(NOW, 3)),
+        (LAST, Opened(7), Connected(NOW, 5)),
+        # the attempt fails: 1, 2, 4, 8, 16 s, then it is given up
+        (FIRST, Faulted(7, SOFT), Pending(1, NOW + 1, SOFT)),
+        (Pending(1, 0), Faulted(7, SOFT), Pending(2, NOW + 2, SOFT)),
+        (Pending(2, 0), Faulted(7, SOFT), Pending(3, NOW + 4, SOFT)),
+        (THIRD, Faulted(7, SOFT), Pending(4, NOW + 8, SOFT)),
+        (Pending(4, 0), Faulted(7, SOFT), Pending(5, NOW + 16, SOFT)),
+        (LAST, Faulted(7, SOFT), Failed(SOFT, 5)),
+        # what another try cannot help is given up at once
+        (FIRST, Faulted(7, HARD), Failed(HARD, 0)),
+        (THIRD, Faulted(7, HARD), Failed(HARD, 3)),
+        # lost soon after it was opened counts on, lost after it was stable begins anew and at once
+        (FRESH, Lost(7, SOFT), Pending(3, NOW + 4, SOFT)),
+        (STABLE, Lost(7, SOFT), Pending(0, NOW, SOFT)),
+        (STABLE, Lost(7, HARD), Pending(0, NOW, HARD)),
+        (FRESH, Lost(7, HARD), Failed(HARD, 2)),
+        (Connected(NOW, 5), Lost(7, SOFT), Failed(SOFT, 5)),
+        # a person is needed
+        (FIRST, Challenged(7, "c"), NeedsAuth("c")),
+        (STABLE, Challenged(7, "c"), NeedsAuth("c")),
+    ],
+)
+def test_moves(state: State, event: Event, following: State) -> None:
+    """C085: the moves of one attempt, with the documented delays."""
+    assert after(state, event) == following
+
+
+MOVES = {
+    Opened: (Pending,),
+    Faulted: (Pending,),
+    Lost: (Connected,),
+    Challenged: (Pending, Connected),
+}
+
+
+@pytest.mark.parametrize("state", EVERY, ids=repr)
+@pytest.mark.parametrize(
+    "event", [Opened(7), Faulted(7, SOFT), Faulted(7, HARD), Lost(7, SOFT), Challenged(7, "c")], ids=repr
+)
+def test_events_where_they_mean_nothing(state: State, event: Event) -> None:
+    """Late news in a state that does not expect it changes nothing: the same object comes back."""
+    following = after(state, event)
+    assert (following is not state) == isinstance(state, MOVES[type(event)])
+
+
+@pytest.mark.parametrize("state", EVERY, ids=repr)
+@pytest.mark.parametrize("generation", [6, 8, 0, -1])
+def test_another_generation(state: State, generation: int) -> None:
+    """An event of another attempt than the current one changes nothing, in any state."""
+    for event in (
+        Opened(generation),
+        Faulted(generation, SOFT),
+        Lost(generation, SOFT),
+        Challenged(generation, "c"),
+    ):
+        assert after(state, event) is state
+
+
+@given(st.floats(0, 1))
+def test_jitter_moves_the_next_try(jitter: float) -> None:
+    """C085: the caller's chance makes the delay up to a fifth longer or shorter."""
+    following = after(FIRST, Faulted(7, SOFT), jitter)
+    assert isinstance(following, Pending)
+    assert NOW + 0.79 < following.retry_at < NOW + 1.21
+
+
+EVENTS = st.one_of(
+    st.builds(Opened, st.integers(6, 8)),
+    st.builds(Faulted, st.integers(6, 8), st.sampled_from([SOFT, HARD])),
+    st.builds(Lost, st.integers(6, 8), st.sampled_from([SOFT, HARD])),
+    st.builds(Challenged, st.integers(6, 8), st.just("c")),
+    st.builds(Asked),
+    st.builds(TurnedOff, st.just("person")),
+    st.builds(TurnedOn),
+)
+
+
+@given(
+    st.lists(st.tuples(EVENTS, st.floats(0, 40), st.floats(0, 1)), max_size=60),
+    st.builds(Backoff, attempts=st.integers(0, 4)),
+)
+def test_random_walks(walk: list[tuple[Event, float, float]], backoff: Backoff) -> None:
+    """C085, C086: whatever happens in whatever order, the machine keeps its promises."""
+    state: State = Pending(0, 0.0)
+    now = 0.0
+    for event, passed, jitter in walk:
+        now += passed
+        before, state = state, transition(state, event, now, GENERATION, backoff, jitter)
+        if isinstance(event, Opened | Faulted | Lost | Challenged) and event.generation != GENERATION:
+            assert state is before
+        if isinstance(before, Disabled) and not isinstance(event, TurnedOff):
+            assert isinstance(state, Pending if isinstance(event, TurnedOn) else Disabled)
+        match state:
+            case Pending(attempt=attempt):
+                assert 0 <= attempt <= backoff.attempts
+                assert state is before or now <= state.retry_at <= now + backoff.most * (1 + backoff.spread)
+                if state is not before and attempt == 0:
+                    assert state.retry_at == now
+            case Connected():
+                assert 0 <= state.attempt <= backoff.attempts
+                assert state.since <= now
+                assert state is before or isinstance(event, Opened)
+            case Failed():
+                assert state.attempts <= backoff.attempts
+                assert state is before or not state.fault.transient or state.attempts == backoff.attempts
+            case NeedsAuth():
+                assert state is before or isinstance(event, Challenged)
+            case Disabled():
+                assert state is before or isinstance(event, TurnedOff)
+        if isinstance(before, Failed | NeedsAuth) and state is not before:
+            assert isinstance(event, Asked | TurnedOff)
+
+
+@given(st.lists(st.floats(0, 29.9), min_size=20, max_size=20))
+def test_a_server_that_dies_soon_after_every_start_is_given_up(lives: list[float]) -> None:
+    """C085: a handshake alone does not set the count back; only a connection that lasted does."""
+    state: State = Pending(0, 0.0)
+    now = 0.0
+    starts = 0
+    for life in lives:
+        if not isinstance(state, Pending):
+            break
+        now = max(now, state.retry_at)
+        state = transition(state, Opened(GENERATION), now, GENERATION, BACKOFF)
+        starts += 1
+        now += life
+        state = transition(state, Lost(GENERATION, SOFT), now, GENERATION, BACKOFF)
+    assert state == Failed(SOFT, 5)
+    assert starts == 6
+
+
+def test_there_are_five_states() -> None:
+    """There is no sixth."""
+    assert {s.__name__ for s in get_args(State)} == {"Disabled", "Pending", "Connected", "NeedsAuth", "Failed"}
+    assert {type(s) for s in EVERY} == set(get_args(State))

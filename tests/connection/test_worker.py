@@ -1,0 +1,544 @@
+"""One instance on real processes: what it becomes, and what is left of it, whatever happens at whatever moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psutil
+import pytest
+
+from mcphub.connection import handshake
+from mcphub.connection.backoff import Backoff
+from mcphub.connection.faults import FaultKind
+from mcphub.connection.handshake import Ignored
+from mcphub.connection.machine import Asked, Connected, Disabled, Pending, TurnedOff
+from mcphub.connection.worker import Worker
+from mcphub.errors import JSONRPCError
+from mcphub.spec import InProcessSpec, Origin, Scope, ServerSpec
+from mcphub.transport.link import Surroundings
+from tests.connection.workers import Bench, eventually, fake, methods, received, starts, surroundings, working
+from tests.transport.peers import clean, descriptors
+
+pytestmark = pytest.mark.anyio
+
+HANGS: dict[str, Any] = {"on": {"server/discover": [], "initialize": []}}
+STUBBORN = {"eof": "ignore", "term": "ignore"}
+MESSAGE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}\n'
+
+
+@pytest.fixture(autouse=True)
+async def nothing_is_left() -> AsyncIterator[None]:
+    async with clean():
+        yield
+
+
+@pytest.fixture
+async def around(nothing_is_left: None) -> AsyncIterator[Surroundings]:
+    async with surroundings() as around:
+        yield around
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+# --- the usual life ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_comes_and_goes(around: Surroundings, log: Path, era: str) -> None:
+    """Connected means listed; the process ends on the end of its input, without a signal."""
+    async with working(Bench(fake({"era": era, "tools": ["echo", "do"]}, log=log), around)) as bench:
+        await bench.connected()
+        worker = bench.worker
+        assert worker.facts is not None and worker.facts.era == era
+        assert [b'"echo"' in worker.tools[0], b'"do"' in worker.tools[1]] == [True, True]
+        assert worker.pid is not None and worker.view().pid == worker.pid
+        assert worker.view().listed == 1
+        assert bench.limiter.borrowed_tokens == 0
+    assert bench.states == ["Pending", "Connected", "Disabled"]
+    assert received(log)[-1] == "#eof"
+
+
+async def test_a_server_inside_the_daemon() -> None:
+    """It has no process, and the same states."""
+
+    def handler(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if method == "initialize":
+            return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+        if method == "tools/list":
+            return {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}
+        raise JSONRPCError(-32601, "Method not found")
+
+    spec = ServerSpec("in", Origin(Scope.EMBEDDED, "", "in"), InProcessSpec("x"))
+    async with surroundings(in_process={"x": handler}) as around, working(Bench(spec, around)) as bench:
+        await bench.connected()
+        assert len(bench.worker.tools) == 1
+        assert bench.worker.pid is None
+    async with surroundings() as around, working(Bench(spec, around)) as bench:
+        assert await bench.failed() == "cannot open the in-process server x: the daemon has none"
+        assert bench.worker.last_fault is not None and bench.worker.last_fault.kind is FaultKind.NOT_FOUND
+
+
+async def test_a_lost_server_comes_back(around: Surroundings, log: Path) -> None:
+    """C090: what it was stays visible while it is away; its tools are listed again before it counts as connected."""
+    script = {"starts": [{"tools": ["x", "y"]}, {"tools": ["x", "z"]}]}
+    async with working(Bench(fake(script, log=log), around)) as bench:
+        await bench.connected()
+        before = bench.worker.view()
+        assert before.pid is not None
+        os.kill(before.pid, signal.SIGKILL)
+        await bench.lost()
+        assert isinstance(bench.worker.state, Pending)
+        assert bench.worker.state.fault is not None
+        assert bench.worker.state.fault.message == "the server was ended by signal 9"
+        assert bench.worker.view().tools is before.tools
+        assert bench.worker.facts is before.facts
+        await bench.connected()
+        assert [b'"x"' in bench.worker.tools[0], b'"z"' in bench.worker.tools[1]] == [True, True]
+        assert bench.worker.listed == 2
+
+
+async def test_fifty_reconnects(around: Surroundings) -> None:
+    """C090: no descriptor, task or process stays of any of them."""
+    async with working(Bench(fake({}), around)) as bench:
+        await bench.connected()
+        before, pids = descriptors(), {bench.worker.pid}
+        for _ in range(50):
+            bench.worker.post(Asked())
+            assert isinstance(bench.worker.state, Pending)
+            await bench.connected()
+            pids.add(bench.worker.pid)
+        assert descriptors() == before
+        assert len(pids) == 51
+        assert bench.worker.totals == {}
+
+
+# --- faults of an opening ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "phase", "said"),
+    [
+        (
+            {"before": [{"stderr": "API_KEY missing\n"}, {"exit": 1}]},
+            FaultKind.EXITED,
+            "handshake",
+            "the server exited with code 1 before the handshake ended; stderr: API_KEY missing",
+        ),
+        (
+            {"on": {"server/discover": [{"exit": 0}]}},
+            FaultKind.EXITED,
+            "handshake",
+            "the server exited with code 0 before the handshake ended",
+        ),
+        (
+            {"on": {"tools/list": [{"kill": 11}]}},
+            FaultKind.EXITED,
+            "list",
+            "the server was ended by signal 11 before it listed its tools",
+        ),
+        (
+            {"before": [{"close_stdout": 1}, {"hang": 1}]},
+            FaultKind.LOST,
+            "handshake",
+            "the server closed its stdout before the handshake ended",
+        ),
+        (HANGS, FaultKind.NO_ANSWER, "handshake", "no answer to server/discover and initialize in 0.5 s"),
+        (
+            {**HANGS, "before": [{"write": MESSAGE, "chunk": 20, "pause": 0.02}] * 100},
+            FaultKind.NO_ANSWER,
+            "handshake",
+            "no answer to server/discover and initialize in 0.5 s",
+        ),
+        ({"on": {"tools/list": []}}, FaultKind.NO_ANSWER, "list", "no answer to tools/list in 0.5 s"),
+        (
+            {"on": {"tools/list": [{"error": {"code": -32603, "message": "no"}}]}},
+            FaultKind.LIST_FAILED,
+            "list",
+            "the server answered list with an error: no (-32603)",
+        ),
+        (
+            {"before": [{"write": "noise\n" * 1001}]},
+            FaultKind.NOT_PROTOCOL,
+            "handshake",
+            "the server writes non-protocol data to stdout",
+        ),
+        (
+            {"before": [{"write": "Content-Length: 2\r\n\r\n{}"}]},
+            FaultKind.CONTENT_LENGTH,
+            "handshake",
+            "the peer speaks Content-Length framing, not MCP stdio",
+        ),
+    ],
+)
+async def test_an_opening_that_fails(
+    around: Surroundings, script: dict[str, Any], kind: FaultKind, phase: str, said: str
+) -> None:
+    """C033, C034, C045, C056: the fault is named, in time, with what the program said; the process is gone."""
+    once = Backoff(attempts=0)
+    async with working(Bench(fake(script, startup_timeout=0.5), around, backoff=once)) as bench:
+        await bench.failed(2)
+        fault = bench.worker.last_fault
+        assert fault is not None
+        assert (fault.kind, fault.phase, fault.message) == (kind, phase, said)
+        await bench.until(lambda w: w.pid is None)
+        assert bench.limiter.borrowed_tokens == 0
+
+
+async def test_a_server_that_shakes_hands_and_exits_for_ever(around: Surroundings, log: Path) -> None:
+    """A success does not forgive the loss that follows at once: after the attempts it has failed."""
+    script = {"on": {"tools/list": [{"default": 1}, {"exit": 7}]}}
+    async with working(Bench(fake(script, log=log), around)) as bench:
+        assert await bench.failed() == "the server exited with code 7"
+        assert starts(log) == 4
+        assert bench.worker.listed == 1
+
+
+async def test_a_failed_server_is_tried_when_asked(around: Surroundings, log: Path) -> None:
+    """A call wakes it, but not each call; a person always does."""
+    async with working(Bench(fake({"before": [{"exit": 1}]}, log=log), around, backoff=Backoff(attempts=0))) as bench:
+        await bench.failed()
+        bench.worker.wake_failed()
+        await bench.until(lambda w: isinstance(w.state, Pending))
+        await bench.failed()
+        assert starts(log) == 2
+        bench.worker.wake_failed()
+        assert bench.states[-1] == "Failed"
+        bench.worker.post(Asked())
+        assert bench.states[-1] == "Pending"
+        await bench.failed()
+        assert starts(log) == 3
+
+
+# --- the era ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_process_locked_to_its_first_message(around: Surroundings, log: Path) -> None:
+    """Refused both ways it is started again, and spoken to in the other era from the first byte."""
+    no = {"error": {"code": -32600, "message": "no"}}
+    script = {"starts": [{"on": {"server/discover": [no], "initialize": [no]}}, {}]}
+    async with working(Bench(fake(script, log=log), around)) as bench:
+        await bench.connected()
+        assert methods(log) == [
+            "server/discover",
+            "initialize",
+            "initialize",
+            "notifications/initialized",
+            "tools/list",
+        ]
+        assert starts(log) == 2
+        assert isinstance(bench.worker.state, Connected) and bench.worker.state.attempt == 0
+        bench.worker.post(Asked())
+        await bench.connected()
+        assert methods(log)[5] == "initialize", "the era is remembered"
+
+
+async def test_a_server_that_refuses_everything(around: Surroundings, log: Path) -> None:
+    """One restart, then it has failed for good: no attempt more would change it."""
+    no = {"error": {"code": -32600, "message": "no"}}
+    async with working(Bench(fake({"on": {"server/discover": [no], "initialize": [no]}}, log=log), around)) as bench:
+        assert "the server refuses initialize: no (-32600)" in await bench.failed()
+        assert starts(log) == 2
+
+
+@pytest.mark.parametrize(("pin", "first"), [("legacy", "initialize"), ("modern", "server/discover")])
+async def test_a_pinned_era(around: Surroundings, log: Path, pin: str, first: str) -> None:
+    """Nothing else is tried: the first message is of that era, and a refusal is final."""
+    async with working(Bench(fake({"era": pin}, log=log, era=pin), around)) as bench:
+        await bench.connected()
+        assert methods(log)[0] == first
+    before = len(methods(log))
+    other = "modern" if pin == "legacy" else "legacy"
+    async with working(Bench(fake({"era": other}, log=log, era=pin), around)) as bench:
+        await bench.failed()
+        assert methods(log)[before:] == [first]
+        assert starts(log) == 2
+
+
+# --- events at bad moments --------------------------------------------------------------------------------------------
+
+MOMENTS = [0, 0.001, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15]
+
+
+@pytest.mark.parametrize("script", [{}, {"era": "modern"}, HANGS, STUBBORN], ids=["old", "new", "hangs", "stubborn"])
+async def test_turned_off_at_any_moment(around: Surroundings, script: dict[str, Any]) -> None:
+    """Waiting, starting, shaking hands, listing or serving: it ends, and nothing is left."""
+    before = descriptors()
+    async with anyio.create_task_group() as tasks:
+        for moment in MOMENTS:
+
+            async def life(moment: float) -> None:
+                bench = Bench(fake(script), around)
+                async with working(bench):
+                    await anyio.sleep(moment)
+                assert bench.states[-1] == "Disabled"
+
+            tasks.start_soon(life, moment)
+    assert descriptors() == before
+
+
+async def test_cancelled_at_any_moment(around: Surroundings) -> None:
+    """The daemon's own end is a cancellation: the slot is given back and the process ended all the same."""
+    before, limiter = descriptors(), anyio.CapacityLimiter(20)
+    benches: list[Bench] = []
+    async with anyio.create_task_group() as tasks:
+        for moment in MOMENTS:
+
+            async def life(moment: float) -> None:
+                bench = Bench(fake({}), around, limiter)
+                benches.append(bench)
+                with anyio.move_on_after(moment):
+                    await bench.worker.run()
+
+            tasks.start_soon(life, moment)
+    assert descriptors() == before
+    assert limiter.borrowed_tokens == 0
+    assert [bench.worker.client for bench in benches] == [None] * len(MOMENTS)
+
+
+async def test_asked_at_any_moment(around: Surroundings, log: Path) -> None:
+    """Each time it begins anew, at once, and ends up connected with one process."""
+    async with working(Bench(fake({}, log=log), around)) as bench:
+        for moment in MOMENTS:
+            await anyio.sleep(moment)
+            bench.worker.post(Asked())
+            assert isinstance(bench.worker.state, Pending) and bench.worker.state.attempt == 0
+        await bench.connected()
+        assert bench.worker.client is not None and not bench.worker.client.over
+        pids = [int(line.split()[1]) for line in received(log) if isinstance(line, str) and line.startswith("#start")]
+        assert [pid for pid in pids if psutil.pid_exists(pid)] == [bench.worker.pid]
+
+
+async def test_asked_in_the_moment_of_success(around: Surroundings, log: Path) -> None:
+    """The answer that makes it connected and the wish for a fresh start come in one read: the wish counts."""
+    listed = '{"jsonrpc":"2.0","id":$ID,"result":{"tools":[]}}\n' + MESSAGE
+    first = {"on": {"tools/list": [{"write": listed}]}}
+
+    def ask(worker: Worker, method: str) -> None:
+        worker.post(Asked())
+
+    async with working(Bench(fake({"starts": [first, {}]}, log=log), around, on_said=ask)) as bench:
+        await bench.until(lambda w: isinstance(w.state, Connected) and w.client is not None and starts(log) == 2)
+        assert bench.worker.client is not None and not bench.worker.client.over
+
+
+async def test_turned_off_in_the_moment_of_success(around: Surroundings) -> None:
+    """The same for its end."""
+    listed = '{"jsonrpc":"2.0","id":$ID,"result":{"tools":[]}}\n' + MESSAGE
+
+    def turn_off(worker: Worker, method: str) -> None:
+        worker.post(TurnedOff("stopping"))
+
+    script = {"on": {"tools/list": [{"write": listed}]}}
+    async with working(Bench(fake(script), around, on_said=turn_off)) as bench:
+        await bench.until(lambda w: isinstance(w.state, Disabled))
+
+
+async def test_turned_off_while_it_waits_for_its_turn(around: Surroundings, log: Path) -> None:
+    """The start-up limiter is nobody's business any more, and whoever holds the slot keeps it."""
+    limiter = anyio.CapacityLimiter(1)
+    other = object()
+    limiter.acquire_on_behalf_of_nowait(other)
+    bench = Bench(fake({}, log=log), around, limiter)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bench.worker.run)
+        await eventually(lambda: limiter.statistics().tasks_waiting == 1)
+        bench.worker.post(TurnedOff("stopping"))
+    assert limiter.borrowed_tokens == 1
+    assert starts(log) == 0
+    limiter.release_on_behalf_of(other)
+
+
+async def test_a_stubborn_process_does_not_hold_up_the_others(around: Surroundings, log: Path, tmp_path: Path) -> None:
+    """The slot is given back when the attempt has failed, not when the process is dead at last."""
+    around = replace(around, grace=0.4)
+    limiter = anyio.CapacityLimiter(1)
+    first = Bench(fake({**HANGS, **STUBBORN}, log=log, startup_timeout=0.3), around, limiter, Backoff(attempts=0))
+    second = Bench(fake({}, log=tmp_path / "second"), around, limiter)
+    async with working(first):
+        await eventually(lambda: starts(log) == 1)
+        async with working(second):
+            await second.connected()
+            assert first.worker.pid is not None, "the other is still being ended"
+
+
+async def test_no_call_is_for_a_process_that_is_being_ended(around: Surroundings, log: Path) -> None:
+    """From the moment it shall end there is no connection to send on, however long the end takes."""
+    async with working(Bench(fake({"starts": [STUBBORN, {}]}, log=log), replace(around, grace=0.3))) as bench:
+        await bench.connected()
+        client = bench.worker.client
+        assert client is not None
+        ended = anyio.Event()
+        client.start(Ignored(float("inf"), ended.set), "ping")
+        bench.worker.post(Asked())
+        for _ in range(3):
+            await anyio.lowlevel.checkpoint()
+        assert bench.worker.client is None
+        assert bench.worker.pid is not None
+        assert client.gone == "it was reconnected on request"
+        await bench.connected()
+        assert bench.worker.client is not client
+
+
+# --- serving ----------------------------------------------------------------------------------------------------------
+
+
+CHANGED = {"notify": "notifications/tools/list_changed"}
+
+
+def poke(bench: Bench) -> None:
+    """Let a server that is connected do what its script has for `ping`."""
+    assert bench.worker.client is not None
+    bench.worker.client.start(Ignored(float("inf")), "ping")
+
+
+async def test_a_changed_list(around: Surroundings, log: Path) -> None:
+    """It is listed again, soon; a change that changes nothing is not news."""
+    script = {"on": {"ping": [{"tools": ["a", "b"]}, {"tools": ["a", "b"]}]}, "tools": ["a"]}
+    async with working(Bench(fake(script, log=log), around)) as bench:
+        await bench.connected()
+        poke(bench)
+        await bench.until(lambda w: len(w.tools) == 2, timeout=1)
+        assert bench.worker.listed == 2
+        assert methods(log).count("tools/list") == 2
+        poke(bench)
+        await eventually(lambda: methods(log).count("tools/list") == 3)
+        assert bench.worker.listed == 2
+
+
+async def test_a_list_that_never_comes(around: Surroundings, log: Path) -> None:
+    """A server that does not answer for prompts or resources is worth having for its tools."""
+    script = {"capabilities": {"tools": {}, "prompts": {}}, "on": {"prompts/list": []}}
+    async with working(Bench(fake(script, log=log, startup_timeout=2.4), around)) as bench:
+        await bench.connected()
+        assert len(bench.worker.tools) == 3
+        assert bench.worker.facts is not None
+        assert bench.worker.facts.warnings == ("prompts/list was not answered within 0.4 s",)
+
+
+async def test_a_storm_of_changes(around: Surroundings, log: Path) -> None:
+    """A server that says without end that its list has changed is asked less and less often; the last change counts."""
+    script = {"on": {"ping": [CHANGED], "logging/setLevel": [{"tools": ["last"]}]}, "capabilities": {"tools": {}}}
+    async with working(Bench(fake(script, log=log), around)) as bench:
+        await bench.connected()
+        for _ in range(60):
+            poke(bench)
+            await anyio.sleep(0.005)
+        assert bench.worker.client is not None
+        bench.worker.client.start(Ignored(float("inf")), "logging/setLevel")
+        await bench.until(lambda w: len(w.tools) == 1 and b'"last"' in w.tools[0], timeout=5)
+        assert methods(log).count("tools/list") <= 6
+
+
+async def test_a_list_that_is_cut_short_does_not_replace_a_whole_one(around: Surroundings, log: Path) -> None:
+    """The server's pages do not end: the old complete list is kept, and the log says why."""
+    page = {"answer": {"tools": [{"name": "x", "inputSchema": {}}], "nextCursor": "again"}}
+    script = {
+        "on": {"tools/list": [[{"default": 1}], [page]], "ping": [CHANGED]},
+    }
+    async with working(Bench(fake(script, log=log), around)) as bench:
+        await bench.connected()
+        poke(bench)
+        before = bench.worker.tools
+        await eventually(lambda: any("the old list is kept" in text for text in bench.logged))
+        assert bench.worker.tools is before
+        assert isinstance(bench.worker.state, Connected)
+
+
+async def test_a_subscription_that_ends_at_once(around: Surroundings, log: Path) -> None:
+    """It is asked for again less and less often."""
+    script = {"era": "modern", "on": {"subscriptions/listen": [{"answer": {}}]}}
+    async with working(Bench(fake(script, log=log), around)) as bench:
+        await bench.connected()
+        await anyio.sleep(0.7)
+        assert 2 <= methods(log).count("subscriptions/listen") <= 5
+        assert methods(log).count("tools/list") <= 5
+        assert isinstance(bench.worker.state, Connected)
+
+
+async def test_a_subscription_that_ends_is_taken_up_again(around: Surroundings, log: Path) -> None:
+    """What was missed meanwhile is found by a new list."""
+    script = {
+        "era": "modern",
+        "on": {"subscriptions/listen": [[{"tools": ["new"], "quiet": 1}, {"answer": {}}], [{"default": 1}]]},
+    }
+    async with working(Bench(fake(script, log=log), around)) as bench:
+        await bench.connected()
+        await bench.until(lambda w: len(w.tools) == 1 and b'"new"' in w.tools[0], timeout=2)
+        assert methods(log).count("subscriptions/listen") == 2
+
+
+async def test_a_subscription_that_is_refused(around: Surroundings, log: Path) -> None:
+    """It is not asked for again."""
+    no = {"error": {"code": -32601, "message": "no"}}
+    script = {"era": "modern", "on": {"subscriptions/listen": [no]}, "after": [{"notify": "notifications/x"}]}
+    async with working(Bench(fake(script, log=log), around)) as bench:
+        await bench.connected()
+        await eventually(lambda: "subscriptions/listen" in methods(log))
+        await anyio.sleep(0.2)
+        assert methods(log).count("subscriptions/listen") == 1
+
+
+async def test_the_log_level(around: Surroundings, log: Path) -> None:
+    """A level that was wanted before the connection is set after it, each other one once; "" sets nothing."""
+    script = {"capabilities": {"logging": {}}, "on": {"logging/setLevel": [{"answer": {}}]}}
+    async with working(Bench(fake(script, log=log), around)) as bench:
+        bench.worker.want_log_level("debug")
+        await bench.connected()
+        for level in ("debug", "error", "error", "", "info"):
+            bench.worker.want_log_level(level)
+        await eventually(lambda: len(received(log)) > 5 and "info" in str(received(log)[-1]))
+        levels = [m["params"]["level"] for m in received(log) if isinstance(m, dict) and "setLevel" in m["method"]]
+        assert levels == ["debug", "error", "info"]
+
+
+async def test_a_fault_of_ours(around: Surroundings, log: Path) -> None:
+    """What we do wrong with one message of a server costs that connection, is reported, and is no end of the worker."""
+    reported: list[BaseException] = []
+
+    def fault(worker: Worker, method: str) -> None:
+        if not reported:
+            raise KeyError("boom")
+
+    script = {"on": {"ping": [{"write": MESSAGE}]}}
+    bench = Bench(fake(script, log=log), replace(around, report=reported.append), on_said=fault)
+    async with working(bench):
+        await bench.connected()
+        poke(bench)
+        await bench.lost()
+        assert bench.worker.last_fault is not None
+        assert "internal error: KeyError: 'boom'" in bench.worker.last_fault.message
+        await bench.connected()
+    assert [repr(e) for e in reported] == ["KeyError('boom')"]
+
+
+async def test_a_fault_of_ours_in_the_task(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same in the worker's own steps: named by its cause, not by the task group it passed through."""
+    reported: list[BaseException] = []
+
+    def fault(*args: Any) -> None:
+        raise KeyError("boom")
+
+    monkeypatch.setattr(handshake, "facts", fault)
+    bench = Bench(fake({}), replace(around, report=reported.append), backoff=Backoff(attempts=0))
+    async with working(bench):
+        assert await bench.failed() == "KeyError: 'boom'"
+        assert bench.worker.last_fault is not None and bench.worker.last_fault.kind is FaultKind.INTERNAL
+    assert [repr(e) for e in reported] == ["KeyError('boom')"]
+
+
+async def test_what_is_odd_is_counted_over_all_connections(around: Surroundings) -> None:
+    """Also of attempts that failed."""
+    script = {"before": [{"write": "noise\n"}], "on": {"initialize": [{"exit": 1}]}}
+    async with working(Bench(fake(script), around)) as bench:
+        await bench.failed()
+        await bench.until(lambda w: w.pid is None)
+        assert bench.worker.counters()["noise"] == 4

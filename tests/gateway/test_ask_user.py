@@ -1,0 +1,299 @@
+"""The questions of legacy servers to legacy agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from mcphub.gateway import ask_user
+from tests.gateway.bench import Agent, Bench, Message
+from tests.gateway.shelves import ALL, FORM, Shelves, asked, legacy, reply, restarted
+
+pytestmark = pytest.mark.anyio
+
+ELICIT = "elicitation/create"
+SAMPLE = "sampling/createMessage"
+MESSAGES = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
+
+
+async def calling(server: Shelves, agent: Agent, number: int = 1) -> Message:
+    agent.ask("tools/call", {"name": "mcp__s__t"}, id=number)
+    return await server.call(number)
+
+
+@pytest.fixture
+async def server(shelves: Bench) -> Shelves:
+    await shelves.up(server := Shelves("s"))
+    return server
+
+
+async def test_a_question_and_its_answer(shelves: Bench, server: Shelves) -> None:
+    """Obligation 46: the agent sees who asks; the server gets the answer as it was given, under its own id."""
+    agent = legacy(shelves)
+    call = await calling(server, agent)
+    server.ask(ELICIT, {**FORM, "x": 1.5}, id=7)
+    question = asked(agent)
+    assert question["params"] == {**FORM, "message": "[s] Name?", "x": 1.5}
+    answer = {"action": "accept", "content": {"a": [1, None]}}
+    reply(agent, question, answer)
+    assert server.replies(7) == [{"jsonrpc": "2.0", "id": 7, "result": answer}]
+    server.text(call, "done")
+    assert len(agent.answers(1)) == 1 and agent.of("notifications/cancelled") == []
+
+
+async def test_sampling(shelves: Bench, server: Shelves) -> None:
+    """Obligation 47: what would mean every server's context is left out, the rest goes along."""
+    agent = legacy(shelves)
+    await calling(server, agent)
+    server.ask(SAMPLE, {**MESSAGES, "includeContext": "allServers"})
+    question = asked(agent, SAMPLE)
+    assert question["params"] == MESSAGES
+    reply(agent, question, error={"code": -1, "message": "User rejected"})
+    [answer] = server.replies()
+    assert answer["error"] == {"code": -1, "message": "User rejected"}
+
+
+async def test_sampling_that_was_not_offered(shelves: Bench) -> None:
+    """A server whose entry does not allow it reaches no model, though the agent has one."""
+    await shelves.up(server := Shelves("s", sampling=False))
+    agent = legacy(shelves)
+    await calling(server, agent)
+    server.ask(SAMPLE, MESSAGES)
+    assert server.replies()[0]["error"]["code"] == -32601 and agent.of(SAMPLE) == []
+
+
+async def test_a_refused_form(shelves: Bench, server: Shelves) -> None:
+    """Obligation 36: an agent's error is the server's `cancel`."""
+    agent = legacy(shelves)
+    await calling(server, agent)
+    server.ask(ELICIT, FORM)
+    reply(agent, asked(agent), error={"code": -32603, "message": "broken"})
+    assert [r["result"] for r in server.replies()] == [{"action": "cancel"}]
+
+
+@pytest.mark.parametrize("result", [5, None, [], "x", True])
+async def test_an_answer_that_is_none(shelves: Bench, server: Shelves, result: Any) -> None:
+    """It counts as a refusal."""
+    agent = legacy(shelves)
+    await calling(server, agent)
+    server.ask(ELICIT, FORM)
+    reply(agent, asked(agent), result)
+    assert [r["result"] for r in server.replies()] == [{"action": "cancel"}]
+
+
+async def test_only_the_asked_agent_answers_and_once(shelves: Bench, server: Shelves) -> None:
+    """Another agent's answer, a second one, and one to a made-up id reach nobody."""
+    agent, other = legacy(shelves), legacy(shelves)
+    await calling(server, agent)
+    server.ask(ELICIT, FORM)
+    question = asked(agent)
+    reply(other, question, {"action": "accept"})
+    for odd in (None, 1, "mcphub-99", "mcphub-01", "x" * 10_000):
+        agent.write({"jsonrpc": "2.0", "id": odd, "result": {}})
+    assert server.replies() == []
+    for action in ("decline", "accept"):
+        reply(agent, question, {"action": action})
+    assert [r["result"] for r in server.replies()] == [{"action": "decline"}]
+    assert shelves.gateway.counters["stray_replies"] == 7
+
+
+async def test_two_agents_in_flight(shelves: Bench, server: Shelves) -> None:
+    """Obligation 43: nobody is shown the question, the server is refused, and it is counted."""
+    agents = [legacy(shelves), legacy(shelves)]
+    for number, agent in enumerate(agents, 1):
+        await calling(server, agent, number)
+    server.ask(ELICIT, FORM)
+    server.ask(SAMPLE, MESSAGES, id="r")
+    assert [server.replies(i)[0]["error"]["code"] for i in ("q", "r")] == [-32602, -32602]
+    assert all(agent.of(ELICIT) == agent.of(SAMPLE) == [] for agent in agents)
+    assert shelves.gateway.counters["refused_questions"] == 2
+    server.ask("roots/list", id="s")
+    assert server.replies("s")[0]["result"] == {"roots": []}
+
+
+async def test_several_calls_of_one_agent(shelves: Bench, server: Shelves) -> None:
+    """They are all its own: it is asked."""
+    agent = legacy(shelves)
+    for number in (1, 2):
+        await calling(server, agent, number)
+    server.ask(ELICIT, FORM)
+    reply(agent, asked(agent), {"action": "accept"})
+    assert len(server.replies()) == 1
+
+
+async def test_a_question_out_of_nothing(shelves: Bench, server: Shelves) -> None:
+    """Obligation 44: with no call in flight it is refused; roots are the configured ones."""
+    agent = legacy(shelves)
+    server.ask(ELICIT, FORM)
+    server.ask("roots/list", id=8)
+    assert server.replies()[0]["error"]["code"] == -32602
+    assert server.replies(8)[0]["result"] == {"roots": []}
+    assert agent.of(ELICIT) == agent.of("roots/list") == []
+
+
+async def test_roots_of_the_calling_agent(shelves: Bench, server: Shelves) -> None:
+    """They are relayed as they are."""
+    agent = legacy(shelves)
+    await calling(server, agent)
+    server.ask("roots/list")
+    reply(agent, asked(agent, "roots/list"), {"roots": [{"uri": "file:///w"}]})
+    assert server.replies()[0]["result"] == {"roots": [{"uri": "file:///w"}]}
+
+
+async def test_what_an_agent_did_not_declare(shelves: Bench, server: Shelves) -> None:
+    """It is not asked: a form is cancelled, roots are the hub's, sampling is refused."""
+    agent = legacy(shelves, {})
+    await calling(server, agent)
+    for number, method in enumerate((ELICIT, "roots/list", SAMPLE)):
+        server.ask(method, {**FORM, **MESSAGES}, id=number)
+    assert server.replies(0)[0]["result"] == {"action": "cancel"}
+    assert server.replies(1)[0]["result"] == {"roots": []}
+    assert server.replies(2)[0]["error"]["code"] == -32601
+    assert [m["method"] for m in agent.got if "method" in m] == []
+
+
+@pytest.mark.parametrize("declared", [None, 5, "x", [], {"form": {}}])
+async def test_kinds_of_a_capability(shelves: Bench, server: Shelves, declared: Any) -> None:
+    """Obligation 31: a capability without `url` is forms only, one without `tools` is plain sampling."""
+    agent = legacy(shelves, {"elicitation": declared, "sampling": declared})
+    await calling(server, agent)
+    server.ask(ELICIT, {"message": "m", "mode": "url", "url": "https://x", "elicitationId": "1"}, id=1)
+    server.ask(SAMPLE, {**MESSAGES, "tools": []}, id=2)
+    assert [server.replies(i)[0]["error"]["code"] for i in (1, 2)] == [-32602, -32602]
+    server.ask(ELICIT, FORM, id=3)
+    assert len(agent.of(ELICIT)) == 1
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "file:///etc/passwd", "", 5, None, "data:,x", " https://x"])
+async def test_urls_that_nobody_is_sent_to(shelves: Bench, server: Shelves, url: Any) -> None:
+    """Obligation 47: only http and https reach a person."""
+    agent = legacy(shelves, {"elicitation": {"url": {}}})
+    await calling(server, agent)
+    server.ask(ELICIT, {"message": "m", "mode": "url", "url": url, "elicitationId": "1"})
+    assert server.replies()[0]["error"]["code"] == -32602 and agent.of(ELICIT) == []
+    server.ask(ELICIT, {"message": "m", "mode": "url", "url": "HTTPS://x", "elicitationId": "1"}, id="ok")
+    assert asked(agent)["params"]["url"] == "HTTPS://x"
+
+
+@pytest.mark.parametrize("params", [None, 5, [], {}, {"message": 5}, {"message": None}, {"message": ["x"]}, "x"])
+async def test_questions_that_are_none(shelves: Bench, server: Shelves, params: Any) -> None:
+    """They are refused; the call goes on."""
+    agent = legacy(shelves)
+    call = await calling(server, agent)
+    server.ask(ELICIT, params)
+    assert server.replies()[0]["error"]["code"] == -32602 and agent.of(ELICIT) == []
+    server.text(call, "ok")
+    assert len(agent.answers(1)) == 1
+
+
+async def test_hostile_texts(shelves: Bench, server: Shelves) -> None:
+    """Whatever the message holds, it is one string behind the server's name."""
+    agent = legacy(shelves)
+    await calling(server, agent)
+    for number, message in enumerate(("\0\n[other] x", "漢" * 100_000, "\U0001f600", '"}')):
+        server.ask(ELICIT, {**FORM, "message": message}, id=number)
+        assert agent.of(ELICIT)[number]["params"]["message"] == "[s] " + message
+
+
+async def test_a_modern_agent(shelves: Bench, server: Shelves) -> None:
+    """Its call is not stopped by a question that cannot be carried."""
+    agent = shelves.agent()
+    agent.modern("tools/call", {"name": "mcp__s__t"}, id=1)
+    call = await server.call()
+    server.ask(ELICIT, FORM)
+    server.ask("roots/list", id=8)
+    assert "error" in server.replies()[0] and server.replies(8)[0]["result"] == {"roots": []}
+    server.text(call, "ok")
+    assert len(agent.answers(1)) == 1
+
+
+async def test_the_call_ends_first(shelves: Bench, server: Shelves) -> None:
+    """The agent is told that nobody wants an answer, the server gets one that says so, a late one is dropped."""
+    agent = legacy(shelves)
+    call = await calling(server, agent)
+    server.ask(ELICIT, FORM)
+    question = asked(agent)
+    server.text(call, "done")
+    [told] = agent.of("notifications/cancelled")
+    assert told["params"]["requestId"] == question["id"]
+    reply(agent, question, {"action": "accept"})
+    assert [r["result"] for r in server.replies()] == [{"action": "cancel"}]
+
+
+async def test_the_agent_cancels_its_call(shelves: Bench, server: Shelves) -> None:
+    """So ends the question; the server gets its answer and the cancellation."""
+    agent = legacy(shelves)
+    await calling(server, agent)
+    server.ask(SAMPLE, MESSAGES)
+    agent.notify("notifications/cancelled", {"requestId": 1})
+    assert len(agent.of("notifications/cancelled")) == 1
+    assert "error" in server.replies()[0] and len(server.of("notifications/cancelled")) == 1
+
+
+async def test_the_agent_leaves(shelves: Bench, server: Shelves) -> None:
+    """The server is told what somebody who is gone would say; nothing is sent to the agent."""
+    agent = legacy(shelves)
+    await calling(server, agent)
+    server.ask(ELICIT, FORM, id=1)
+    server.ask(SAMPLE, MESSAGES, id=2)
+    before = len(agent.got)
+    agent.leave()
+    assert server.replies(1)[0]["result"] == {"action": "cancel"} and "error" in server.replies(2)[0]
+    assert len(agent.got) == before
+
+
+async def test_the_server_is_lost(shelves: Bench, server: Shelves) -> None:
+    """The question ends with the call; an answer then goes nowhere, not to the next connection."""
+    agent = legacy(shelves)
+    await calling(server, agent)
+    server.ask(ELICIT, FORM)
+    question = asked(agent)
+    await restarted(shelves, server)
+    assert len(agent.of("notifications/cancelled")) == 1
+    reply(agent, question, {"action": "accept"})
+    assert server.replies() == []
+
+
+async def test_the_server_withdraws_its_question(shelves: Bench, server: Shelves) -> None:
+    """The agent is told, and its answer is dropped; what withdraws nothing is ignored."""
+    agent = legacy(shelves)
+    await calling(server, agent)
+    server.ask(ELICIT, FORM, id=7)
+    for params in ({"requestId": "7"}, {"requestId": None}, {}, {"requestId": [7]}):
+        server.notify("notifications/cancelled", params)
+    assert agent.of("notifications/cancelled") == []
+    server.notify("notifications/cancelled", {"requestId": 7})
+    assert len(agent.of("notifications/cancelled")) == 1
+    reply(agent, asked(agent), {"action": "accept"})
+    assert server.replies(7) == []
+
+
+async def test_a_flood_of_questions(shelves: Bench, server: Shelves) -> None:
+    """Only so many are open; the others are refused."""
+    agent = legacy(shelves)
+    await calling(server, agent)
+    for number in range(ask_user.MAX_OPEN + 5):
+        server.ask(ELICIT, FORM, id=number)
+    assert len(agent.of(ELICIT)) == ask_user.MAX_OPEN
+    assert server.replies(ask_user.MAX_OPEN + 4)[0]["error"]["code"] == -32602
+
+
+async def test_a_person_may_take_longer_than_a_call(shelves: Bench, server: Shelves) -> None:
+    """Obligation 71: the call's clock stands still until the last question is answered."""
+    agent = legacy(shelves, ALL)
+    await calling(server, agent)
+    [call] = agent.session.calls.values()
+    before = call.deadline
+    server.ask(ELICIT, FORM, id=1)
+    server.ask(ELICIT, FORM, id=2)
+    waits = call.deadline
+    assert waits > before
+    first, second = agent.of(ELICIT)
+    reply(agent, first, {"action": "accept"})
+    assert call.deadline == waits
+    reply(agent, second, {"action": "accept"})
+    assert call.deadline < waits
+    with anyio.fail_after(5):
+        server.text(await server.call(), "ok")

@@ -1,0 +1,211 @@
+"""One call of an agent: its answer, its refusal, its loss, in the shape of the agent's era."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from mcp_types.jsonrpc import JSONRPCError
+
+from mcphub.catalog.definition import read_definitions
+from mcphub.catalog.library import Library
+from mcphub.catalog.toolset import Route
+from mcphub.connection.client import Client
+from mcphub.gateway.call import HARD_FACTOR, LARGE, AgentCall
+from mcphub.protocol.envelope import NO_META, RequestMeta
+from mcphub.protocol.jsonrpc import Envelope, Raw
+from mcphub.spec import InstanceKey
+from tests.fakes.channel import Heard, KeptChannel
+
+pytestmark = pytest.mark.anyio
+
+MODERN = RequestMeta(True, "2026-07-28")
+ERAS = pytest.mark.parametrize("meta", [NO_META, MODERN], ids=["legacy", "modern"])
+
+
+class Agent(KeptChannel):
+    """An agent with one call in flight, under the id `"a"`."""
+
+    def __init__(self, meta: RequestMeta = NO_META, *, era: str = "legacy", read_only: bool = False) -> None:
+        super().__init__()
+        self.calls: dict[bytes, AgentCall] = {}
+        self.library = Library()
+        self.capabilities: dict[str, Any] = {}
+        self.workspace = self.client = ""
+        self.server = KeptChannel()
+        self.upstream = Client(Heard())
+        self.upstream.use(self.server)
+        self.upstream.era = era  # type: ignore[assignment]
+        hints = {"annotations": {"readOnlyHint": read_only}}
+        (definition,), _ = read_definitions((json.dumps({"name": "do it", **hints}).encode(),))
+        route = Route(InstanceKey("db", "d"), "mcp__db__do_it", definition, b'"do it"')
+        self.call = AgentCall(self, self.upstream, b'"a"', route, meta, 100.0, 110.0, 10.0)
+        self.calls[b'"a"'] = self.call
+        self.call.up_id = self.upstream.call_tool(self.call, b'"do it"', b"{}", b"")
+
+    def reply(self, member: str, payload: bytes) -> Any:
+        """What the agent gets when the server answers with this."""
+        self.call.answered(Envelope("2.0", 1, **{member: Raw(payload)}))  # type: ignore[arg-type]
+        return self.only()
+
+    def only(self) -> Any:
+        """The one message, which is for the call, and after which there is no call."""
+        assert self.calls == {}
+        (message,) = self.sent
+        assert message["id"] == "a"
+        return message
+
+
+@ERAS
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("size", [0, LARGE, LARGE * 4])
+async def test_results(meta: RequestMeta, era: str, size: int) -> None:
+    """A result reaches the agent under its own id, in its own era, with its payload untouched."""
+    agent = Agent(meta, era=era)
+    content = b'[{"type": "text","text":"\\u00e9%b"}]' % (b"x" * size)
+    message = agent.reply("result", b'{"content":%b,"isError":true}' % content)
+    assert content in agent.frames[0]
+    assert message["result"]["isError"] is True
+    assert ("resultType" in message["result"]) == meta.modern
+
+
+@ERAS
+@pytest.mark.parametrize("payload", [b"{}", b"{ }", b"{" + b" " * 30 + b"}"])
+async def test_empty_results(meta: RequestMeta, payload: bytes) -> None:
+    """An empty result is one, blanks or not."""
+    result = Agent(meta).reply("result", payload)["result"]
+    assert result.keys() == ({"resultType", "_meta"} if meta.modern else set())
+
+
+@ERAS
+@pytest.mark.parametrize("payload", [b'{"resultType":"odd"}', b'{"resultType":5}', b"null", b"[]", b'"x"'])
+async def test_results_that_were_not_agreed(meta: RequestMeta, payload: bytes) -> None:
+    """A result of a kind that cannot be passed on is an error that names server and tool."""
+    error = Agent(meta, era="modern").reply("result", payload)["error"]
+    assert error["code"] == -32603
+    assert error["message"].startswith("the server db gave an unsupported result type: ")
+    assert error["data"]["dev.mcphub/error"] == {"kind": "unsupported_result", "server": "db", "tool": "do it"}
+
+
+def error(code: Any, data: Any = None) -> bytes:
+    return json.dumps({"code": code, "message": 'no "x"'} | ({"data": data} if data is not None else {})).encode()
+
+
+@pytest.mark.parametrize(
+    ("code", "legacy", "modern"),
+    [
+        (-32602, -32602, -32602),
+        (-32603, -32603, -32603),
+        (-32601, -32601, -32601),
+        (-32021, -32021, -32021),
+        (-32002, -32002, -32602),
+        (-32001, -32001, -32603),
+        (-32000, -32000, -32603),
+        (-32019, -32019, -32603),
+        (-32042, -32042, -32603),
+        (-32020, -32603, -32603),
+        (-32022, -32603, -32603),
+        (-1, -1, -1),
+        (5, 5, 5),
+        (10**30, 10**30, 10**30),
+    ],
+)
+@ERAS
+async def test_refusals(meta: RequestMeta, code: int, legacy: int, modern: int) -> None:
+    """A refusal stays one; a code that the agent's era does not know, or that speaks of our own hop, is translated."""
+    agent = Agent(meta)
+    found = agent.reply("error", error(code, {"why": [1]}))["error"]
+    JSONRPCError.model_validate_json(agent.frames[0])
+    assert found["code"] == (modern if meta.modern else legacy)
+    if code in (-32020, -32022):
+        assert found["message"] == 'the server db refused mcphub\'s request: no "x"'
+        assert found["data"]["dev.mcphub/error"]["kind"] == "upstream_protocol"
+    elif found["code"] in (code, -32602):
+        assert found == {"code": found["code"], "message": 'no "x"', "data": {"why": [1]}}
+    else:
+        original = {"code": code, "message": 'no "x"', "data": {"why": [1]}}
+        assert found == {"code": -32603, "message": 'no "x"', "data": {"dev.mcphub/upstream": original}}
+
+
+@ERAS
+@pytest.mark.parametrize(
+    "payload", [b"null", b'"it broke"', b"[]", b"{}", b'{"code":"x"}', b'{"code":-32000.0,"message":null}', b"5"]
+)
+async def test_errors_that_are_none(meta: RequestMeta, payload: bytes) -> None:
+    """Whatever a server sends as an error, an agent gets an error object by the official types."""
+    agent = Agent(meta)
+    found = agent.reply("error", payload)["error"]
+    JSONRPCError.model_validate_json(agent.frames[0])
+    assert found["code"] == -32603
+
+
+@pytest.mark.parametrize(
+    ("kind", "read_only", "error_kind", "says"),
+    [
+        ("timeout", False, "outcome_unknown", "did not answer do it within 10 s; whether it had effects is unknown"),
+        ("timeout", True, "timeout", "did not answer do it within 10 s; the tool only reads"),
+        ("lost", False, "outcome_unknown", "was lost during do it: why; whether it had effects is unknown"),
+        ("exited", True, "lost", "was lost during do it: why; the tool only reads, so it can be called again"),
+        ("unreadable", False, "outcome_unknown", "answered do it with what cannot be read: why; whether it had"),
+        ("unreadable", True, "unreadable", "answered do it with what cannot be read: why; the tool only reads"),
+    ],
+)
+async def test_losses(kind: str, read_only: bool, error_kind: str, says: str) -> None:
+    """C089: a call whose answer was lost is not repeated; the agent reads whether it may do so itself."""
+    agent = Agent(read_only=read_only)
+    agent.call.unanswered(kind, "why")
+    found = agent.only()["error"]
+    assert found["code"] == -32603
+    assert says in found["message"]
+    assert found["data"]["dev.mcphub/error"]["kind"] == error_kind
+    assert len(agent.server.frames) == 1
+
+
+@pytest.mark.parametrize("token", [b"5", b'"t"', b'"\\u6f22"', b"9" * 40])
+async def test_progress(token: bytes) -> None:
+    """C156: progress carries the agent's own token, in its type, and everything else as the server wrote it."""
+    agent = Agent(RequestMeta(progress_token=token))
+    agent.call.progressed(Raw(b'{"progressToken":1,"progress":1.50,"total":null,"message":"\\u00e9","_meta":{"a":1}}'))
+    agent.call.progressed(Raw(b'{"progressToken":1}'))
+    first, second = agent.sent
+    assert first["params"] == {"progressToken": json.loads(token), "progress": 1.5, "total": None, "message": "\xe9"}
+    assert b'"progress":1.50' in agent.frames[0]
+    assert second["params"] == {"progressToken": json.loads(token)}
+    assert agent.calls
+
+
+async def test_progress_that_nobody_asked_for() -> None:
+    """C156: without a token of the agent's, or with rubbish, nothing is sent."""
+    agent = Agent()
+    agent.call.progressed(Raw(b'{"progressToken":1,"progress":1}'))
+    other = Agent(RequestMeta(progress_token=b"5"))
+    other.call.progressed(Raw(b"[1]"))
+    other.call.progressed(Raw(b'{"a":' + b"[" * 5000))
+    assert agent.frames == other.frames == []
+
+
+async def test_withdrawn() -> None:
+    """C153, C154: the server is told its own id, once; the agent hears nothing more of this call."""
+    agent = Agent()
+    agent.call.withdraw("cancelled by the agent")
+    agent.call.withdraw("again")
+    assert agent.server.sent[1]["params"] == {"requestId": 1, "reason": "cancelled by the agent"}
+    assert len(agent.server.frames) == 2
+    agent.upstream.frame(memoryview(b'{"jsonrpc":"2.0","id":1,"result":{}}'))
+    agent.upstream.lost("")
+    assert agent.frames == []
+    assert agent.calls == {}
+
+
+async def test_deadlines() -> None:
+    """C156: a call may be silent for its limit, and live a few times as long while it reports progress."""
+    call = Agent().call
+    assert (call.deadline, call.idle, call.hard) == (110.0, 10.0, 100.0 + 10.0 * HARD_FACTOR)
+
+
+async def test_the_loss_of_a_connection_with_calls_in_flight() -> None:
+    """C091: the calls of all agents end at once, with the reason."""
+    agent = Agent()
+    agent.upstream.lost("the server exited with code 3")
+    assert "lost during do it: the server exited with code 3" in agent.only()["error"]["message"]

@@ -1,0 +1,62 @@
+"""What an agent is told when a call cannot go anywhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcphub.connection.faults import Fault, FaultKind
+from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pending, State
+from mcphub.gateway.route import not_running, unavailable
+from mcphub.spec import Broken, InProcessSpec, Off, Origin, Problem, Scope, ServerSpec
+
+ORIGIN = Origin(Scope.PROJECT, "/w/.mcp.json", "mcpServers.db", 3)
+GONE = Fault(FaultKind.EXITED, "serve", "the server exited with code 3")
+
+
+@pytest.mark.parametrize(
+    ("state", "retry_in", "says"),
+    [
+        (None, 0.0, "The server db was removed from the configuration; its tools are gone. List the tools again."),
+        (Connected(0), 0.0, "The server db has just been lost; mcphub reconnects to it. Try again in a few seconds."),
+        (Pending(0, 0), 0.0, "The server db is starting. Try again in a few seconds; `mcphub status db` shows more."),
+        (
+            Pending(3, 9, GONE),
+            3.6,
+            "The server db is down: the server exited with code 3. mcphub tries again in 4 s (retry 3); "
+            "`mcphub reconnect db` tries at once.",
+        ),
+        (
+            Pending(1, 0),
+            -2.0,
+            "The server db is down. mcphub tries again in 0 s (retry 1); `mcphub reconnect db` tries at once.",
+        ),
+        (
+            Failed(GONE, 5),
+            0.0,
+            "The server db has failed: the server exited with code 3. What to do: read `mcphub logs db`; the program "
+            "ends by itself.",
+        ),
+        (
+            NeedsAuth("needs x"),
+            0.0,
+            "The server db needs x. A person must do that, then run `mcphub reconnect db`.",
+        ),
+        (Disabled("person"), 0.0, "The server db is disabled (person)."),
+        (Disabled("idle", "Nobody works there."), 0.0, "The server db is disabled (idle). Nobody works there."),
+    ],
+)
+def test_every_state_has_a_sentence_and_a_next_step(state: State | None, retry_in: float, says: str) -> None:
+    """The model, and the person behind it, read which server, what is wrong, and what to do."""
+    assert unavailable("db", state, retry_in) == says
+
+
+def test_servers_that_do_not_run_at_all() -> None:
+    """An entry that is switched off, waits for a person or is wrong says so, too."""
+    spec = ServerSpec("db", ORIGIN, InProcessSpec("db"))
+    assert not_running("db", Off(spec, "approval", "run `mcphub approve db`")) == (
+        "The server db is disabled (approval): run `mcphub approve db`"
+    )
+    broken = Broken(Problem("db", ORIGIN, "cannot use server db: `command` is missing"))
+    assert not_running("db", broken) == (
+        "The server db cannot run: cannot use server db: `command` is missing. A person must correct the entry."
+    )

@@ -1,0 +1,135 @@
+"""Calls of different agents to a server that asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcphub.gateway import turns
+from tests.gateway.bench import Agent, Bench
+from tests.gateway.shelves import FORM, Shelves, asked, legacy, reply, restarted
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def server(shelves: Bench) -> Shelves:
+    """One that has asked."""
+    await shelves.up(server := Shelves("s"))
+    agent = legacy(shelves)
+    call(agent)
+    first = await server.call()
+    server.ask("elicitation/create", FORM)
+    reply(agent, asked(agent), {"action": "accept"})
+    server.text(first, "ok")
+    agent.leave()
+    server.messages.clear()
+    return server
+
+
+def call(agent: Agent, id: int = 1, tool: str = "t") -> None:
+    agent.ask("tools/call", {"name": f"mcp__s__{tool}", "arguments": {"id": id}}, id=id)
+
+
+async def test_one_agent_at_a_time_in_order(shelves: Bench, server: Shelves) -> None:
+    """A call of another agent is sent when those before it are over, with what it was made of."""
+    one, two, three = legacy(shelves), legacy(shelves), legacy(shelves)
+    call(one, 11)
+    call(two, 21)
+    call(three, 31)
+    two.ask("resources/read", {"uri": "x:1"}, id=22)
+    first = await server.call()
+    assert len(server.of("tools/call")) == 1 and server.of("resources/read") == []
+    server.ask("elicitation/create", FORM, id="own")
+    assert len(one.of("elicitation/create")) == 1 and two.of("elicitation/create") == []
+    server.text(first, "one")
+    second = await server.call(2)
+    assert second["params"]["arguments"] == {"id": 21} and len(one.answers(11)) == 1
+    server.text(second, "two")
+    third = await server.call(3)
+    assert third["params"]["arguments"] == {"id": 31} and server.of("resources/read") == []
+    server.text(third, "three")
+    server.answer(await server.got("resources/read"), contents=[])
+    assert len(two.answers(21)) == len(two.answers(22)) == len(three.answers(31)) == 1
+
+
+async def test_calls_of_one_agent_go_together(shelves: Bench, server: Shelves) -> None:
+    """It is not slower than before, as long as nobody else waits."""
+    one = legacy(shelves)
+    for number in range(5):
+        call(one, number)
+    await server.call(5)
+
+
+async def test_the_answer_may_need_another_call(shelves: Bench, server: Shelves) -> None:
+    """Who was asked may call again though another waits: else neither would ever go on."""
+    one, two = legacy(shelves), legacy(shelves)
+    call(one, 1)
+    await server.call()
+    call(two, 2)
+    call(one, 3)
+    assert len(server.of("tools/call")) == 1
+    server.ask("elicitation/create", FORM)
+    call(one, 4)
+    assert (await server.call(2))["params"]["arguments"] == {"id": 4}
+
+
+async def test_who_waits_cancels(shelves: Bench, server: Shelves) -> None:
+    """The server never hears of it, and the next one's turn comes."""
+    one, two, three = legacy(shelves), legacy(shelves), legacy(shelves)
+    call(one, 1)
+    call(two, 2)
+    call(three, 3)
+    two.notify("notifications/cancelled", {"requestId": 2})
+    server.text(await server.call(), "one")
+    assert (await server.call(2))["params"]["arguments"] == {"id": 3}
+    assert two.answers(2) == [] and server.of("notifications/cancelled") == []
+
+
+async def test_who_waits_leaves(shelves: Bench, server: Shelves) -> None:
+    """So it is with an agent that is gone; and the turn of one that leaves in flight is over."""
+    one, two, three = legacy(shelves), legacy(shelves), legacy(shelves)
+    call(one, 1)
+    call(two, 2)
+    call(three, 3)
+    await server.call()
+    two.leave()
+    one.leave()
+    assert (await server.call(2))["params"]["arguments"] == {"id": 3}
+
+
+async def test_the_connection_is_lost(shelves: Bench, server: Shelves) -> None:
+    """What waited was not sent, and the agent may call again; the new connection takes turns as well."""
+    one, two = legacy(shelves), legacy(shelves)
+    call(one, 1)
+    await server.call()
+    call(two, 2)
+    await restarted(shelves, server)
+    [answer] = two.answers(2)
+    assert answer["error"]["data"]["dev.mcphub/error"]["kind"] == "lost" and "not sent" in answer["error"]["message"]
+    assert one.answers(1)[0]["error"]["data"]["dev.mcphub/error"]["kind"] == "outcome_unknown"
+    server.messages.clear()
+    call(one, 3)
+    call(two, 4)
+    await server.call()
+    assert len(server.of("tools/call")) == 1
+
+
+async def test_waiting_is_bounded(shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only so many wait; the next one is told that it was not sent."""
+    monkeypatch.setattr(turns, "MAX_WAITING", 1)
+    one, two = legacy(shelves), legacy(shelves)
+    call(one, 1)
+    call(two, 2)
+    call(two, 3)
+    assert two.answers(2) == []
+    assert two.answers(3)[0]["error"]["data"]["dev.mcphub/error"]["kind"] == "busy"
+
+
+async def test_questions_of_roots_alone(shelves: Bench) -> None:
+    """A server that only looks at roots, as most do at their start, stays fast for everybody."""
+    await shelves.up(server := Shelves("s"))
+    server.ask("roots/list")
+    one, two = legacy(shelves), legacy(shelves)
+    call(one, 1)
+    call(two, 2)
+    await server.call(2)

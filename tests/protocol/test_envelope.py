@@ -1,0 +1,342 @@
+"""What of `_meta` and `resultType` crosses a hop, against an oracle made of plain dicts."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp_types.methods import validate_server_result
+
+from mcphub.protocol import envelope
+from mcphub.protocol.envelope import (
+    NO_META,
+    InvalidMeta,
+    RequestMeta,
+    UnsupportedResult,
+    UnsupportedVersion,
+    read_request_meta,
+    request_meta,
+    result_parts,
+)
+
+IO = "io.modelcontextprotocol/"
+#: Whether the server is modern, whether the agent is.
+ERAS = [(False, False), (False, True), (True, False), (True, True)]
+MODERN: dict[str, Any] = {IO + "protocolVersion": "2026-07-28", IO + "clientCapabilities": {}}
+
+
+def raw(meta: Any) -> bytes:
+    return json.dumps(meta).encode()
+
+
+@pytest.mark.parametrize(
+    ("meta", "read"),
+    [
+        ({}, NO_META),
+        (None, NO_META),
+        ({"progressToken": 5}, RequestMeta(progress_token=b"5")),
+        ({"progressToken": "a\u6f22"}, RequestMeta(progress_token=b'"a\\u6f22"')),
+        ({"progressToken": ""}, RequestMeta(progress_token=b'""')),
+        ({"progressToken": 10**40}, RequestMeta(progress_token=b"1" + b"0" * 40)),
+        ({"progressToken": None}, NO_META),
+        ({IO + "related-task": {"taskId": "x"}, IO + "clientInfo": 5}, NO_META),
+        ({"traceparent": "00-x", "a/b": [1, 2]}, RequestMeta(carried=b'"traceparent":"00-x","a/b":[1, 2]')),
+        (MODERN, RequestMeta(True, "2026-07-28")),
+        (
+            MODERN
+            | {"tracestate": "x", "progressToken": 1, IO + "logLevel": "debug", IO + "clientInfo": {"name": "n"}},
+            RequestMeta(True, "2026-07-28", b"1", "debug", b'"tracestate":"x"', "n"),
+        ),
+        (MODERN | {IO + "clientInfo": {}}, RequestMeta(True, "2026-07-28")),
+        (MODERN | {IO + "clientInfo": {"name": "n" * 5000}}, RequestMeta(True, "2026-07-28", client="n" * 100)),
+        (MODERN | {IO + "unknown": 1}, RequestMeta(True, "2026-07-28")),
+    ],
+)
+def test_request_meta_as_read(meta: Any, read: RequestMeta) -> None:
+    """Hop keys are taken out, trace context and vendor keys are kept as they are."""
+    assert read_request_meta(raw(meta)) == read
+
+
+@pytest.mark.parametrize(
+    ("meta", "says"),
+    [
+        ([], "`_meta` is not an object"),
+        ("x", "`_meta` is not an object"),
+        (5, "`_meta` is not an object"),
+        ({"progressToken": 1.5}, "`progressToken`"),
+        ({"progressToken": True}, "`progressToken`"),
+        ({"progressToken": []}, "`progressToken`"),
+        ({"progressToken": {"a": 1}}, "`progressToken`"),
+        ({IO + "protocolVersion": "2026-07-28"}, "lacks the required key io.modelcontextprotocol/clientCapabilities"),
+        ({IO + "clientCapabilities": {}}, "lacks the required key io.modelcontextprotocol/protocolVersion"),
+        (MODERN | {IO + "protocolVersion": 5}, "protocolVersion is not a string"),
+        (MODERN | {IO + "protocolVersion": None}, "protocolVersion is not a string"),
+        (MODERN | {IO + "clientCapabilities": None}, "clientCapabilities is not an object"),
+        (MODERN | {IO + "clientCapabilities": []}, "clientCapabilities is not an object"),
+        (MODERN | {IO + "logLevel": "loud"}, "logLevel must be one of debug"),
+        (MODERN | {IO + "logLevel": None}, "logLevel must be one of debug"),
+        (MODERN | {IO + "clientInfo": "me"}, "clientInfo is not an object"),
+        (MODERN | {IO + "clientInfo": {"name": 10**100}}, "clientInfo is not an object with a name"),
+    ],
+)
+def test_request_meta_that_is_refused(meta: Any, says: str) -> None:
+    """What is missing or of a wrong type is named, so that an agent's author can correct it."""
+    with pytest.raises(InvalidMeta, match=says):
+        read_request_meta(raw(meta))
+
+
+def test_request_meta_nested_beyond_reason() -> None:
+    """Depth is an invalid meta, not a crash."""
+    with pytest.raises(InvalidMeta):
+        read_request_meta(b'{"a":' * 100_000 + b"1" + b"}" * 100_000)
+    with pytest.raises(InvalidMeta):
+        read_request_meta(b'{"progressToken":' + b"9" * 5000 + b"}")
+
+
+@pytest.mark.parametrize("version", ["1900-01-01", "2025-11-25", "", "2026-07-28 "])
+def test_versions_that_are_not_spoken_without_a_handshake(version: str) -> None:
+    """A legacy date in the modern form is as unsupported as an unknown one."""
+    with pytest.raises(UnsupportedVersion) as caught:
+        read_request_meta(raw(MODERN | {IO + "protocolVersion": version}))
+    assert caught.value.requested == version
+
+
+def test_the_last_of_two_equal_keys_counts_everywhere() -> None:
+    """A key that comes twice is read once, and crosses once."""
+    meta = read_request_meta(b'{"a":1,"progressToken":1,"a":2,"progressToken":"x"}')
+    assert meta == RequestMeta(progress_token=b'"x"', carried=b'"a":2')
+
+
+@pytest.mark.parametrize("modern", [False, True])
+@given(
+    token=st.sampled_from([b"", b"5", b'"x"']),
+    level=st.sampled_from(["", "debug"]),
+    carried=st.dictionaries(st.text(max_size=5), st.integers(), max_size=2),
+)
+def test_request_meta_as_written(modern: bool, token: bytes, level: str, carried: dict[str, int]) -> None:
+    """The server sees the hub's own keys and token where its era has them, and what was carried."""
+    members = b",".join(raw(k) + b":" + raw(v) for k, v in carried.items())
+    meta = RequestMeta(modern=True, progress_token=token, log_level=level, carried=members, client="secret agent")
+    written = request_meta(modern, meta, 77)
+    found = json.loads(b'{"x":0%b}' % written).get("_meta", {})
+    assert b"secret agent" not in written
+    expected: dict[str, Any] = dict(carried)
+    if token:
+        expected["progressToken"] = 77
+    if modern:
+        expected |= MODERN | {IO + "clientInfo": json.loads(envelope.IMPLEMENTATION)}
+        if level:
+            expected[IO + "logLevel"] = level
+    assert found == expected
+    if not expected:
+        assert written == b""
+    if not token and not level and not carried:
+        assert written == (envelope.HUB_META_MEMBER if modern else b"")
+
+
+SERVER_INFO = json.loads(b"{%b}" % envelope.RESULT_META)
+
+
+def oracle(result: dict[str, Any], from_modern: bool, to_modern: bool) -> dict[str, Any]:
+    """The result that an agent should get, or ValueError."""
+    out = dict(result)
+    kind = out.pop("resultType", "complete")
+    if from_modern and kind != "complete":
+        raise ValueError(kind)
+    if not from_modern and not to_modern and "resultType" not in result:
+        return result
+    meta = out.pop("_meta", None)
+    kept = {k: v for k, v in meta.items() if not k.startswith(IO)} if isinstance(meta, dict) else {}
+    if to_modern:
+        return out | {"resultType": "complete", "_meta": kept | SERVER_INFO}
+    out.pop("ttlMs", None)
+    out.pop("cacheScope", None)
+    if not isinstance(out.get("structuredContent", {}), dict):
+        del out["structuredContent"]
+    return out | ({"_meta": kept} if kept else {})
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["x" * 5000, "resultType"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+KEYS = st.sampled_from(
+    ["content", "isError", "structuredContent", "ttlMs", "cacheScope", "_meta", "resultType", "nested", "a/\u6f22\n"]
+)
+RESULTS = st.dictionaries(KEYS, VALUES, max_size=5) | st.fixed_dictionaries(
+    {"content": VALUES},
+    optional={
+        "resultType": st.just("complete") | VALUES,
+        "_meta": st.dictionaries(st.sampled_from([IO + "serverInfo", "v/k", "traceparent"]), VALUES),
+        "structuredContent": VALUES,
+        "ttlMs": st.integers(),
+    },
+)
+
+
+@st.composite
+def written(draw: st.DrawFn) -> tuple[dict[str, Any], bytes]:
+    """A result and one of the ways to write it: blanks, escapes of letters that need none, the type at either end."""
+    result = draw(RESULTS)
+    if draw(st.booleans()) and "resultType" in result:
+        result = {"resultType": result.pop("resultType"), **result}
+    elif draw(st.booleans()):
+        result["resultType"] = result.pop("resultType", "complete")
+    separators = draw(st.sampled_from([(",", ":"), (", ", ": "), (" ,  ", " : ")]))
+    data = json.dumps(result, separators=separators, ensure_ascii=draw(st.booleans()))
+    if draw(st.booleans()):
+        data = data.replace('"resultType"', '"\\u0072esult\\u0054ype"').replace('"_meta"', '"\\u005fmeta"')
+    blank = draw(st.sampled_from(["", " ", "\t\r ", " " * 20]))
+    return result, f"{{{blank}{data[1:-1]}{blank}}}".encode()
+
+
+@pytest.mark.parametrize(("from_modern", "to_modern"), ERAS)
+@given(written())
+def test_results_against_the_oracle(from_modern: bool, to_modern: bool, case: tuple[dict[str, Any], bytes]) -> None:
+    """For each pair of eras the parts joined are valid JSON with each key once, and mean what the oracle says."""
+    result, data = case
+    try:
+        expected = oracle(result, from_modern, to_modern)
+    except ValueError:
+        with pytest.raises(UnsupportedResult):
+            result_parts(memoryview(data), from_modern, to_modern)
+        return
+    joined = b"".join(result_parts(memoryview(data), from_modern, to_modern))
+    pairs = json.loads(joined, object_pairs_hook=lambda pairs: pairs)
+    assert len(dict(pairs)) == len(pairs)
+    if not from_modern and not to_modern and (b"\\u0072esult" in data or len(data) > 4096) and joined == data:
+        return  # between legacy peers a type is not looked for behind escapes, nor in the middle of a large result
+    assert json.loads(joined) == expected
+
+
+ODD = rb'[1e2, 1.10,"\u00e9\/",  {"b":1, "a":2,"b":3}, 9999999999999999999999, "\ud83d\ude00", "%b"]'
+
+
+@pytest.mark.parametrize(("from_modern", "to_modern"), ERAS)
+@pytest.mark.parametrize("size", [0, 5000])
+@pytest.mark.parametrize(
+    "template", [rb'{"content": %b,"isError":false}', rb'{"content": %b,"_meta":{"v": %b},"resultType":"complete"}']
+)
+def test_other_bytes_are_not_altered(template: bytes, size: int, from_modern: bool, to_modern: bool) -> None:
+    """Numbers, escapes, blanks, order and doubled keys inside a value arrive as the server wrote them."""
+    odd = ODD % (b"x" * size)
+    result = template.replace(b"%b", odd)
+    joined = b"".join(result_parts(memoryview(result), from_modern, to_modern))
+    assert joined.count(odd) == template.count(b"%b")
+    if not from_modern and not to_modern and b"resultType" not in template:
+        assert joined == result
+
+
+@pytest.mark.parametrize(
+    ("result", "joined"),
+    [
+        (b"{}", b"{}"),
+        (b"{ }", b"{}"),
+        (b'{"resultType":"complete"}', b"{}"),
+        (b'{"a":1,"resultType":"complete"}', b'{"a":1}'),
+        (b'{"resultType":"complete","a":1}', b'{"a":1}'),
+        (b'{"a":{"resultType":"x"},"resultType":"complete"}', b'{"a":{"resultType":"x"}}'),
+        (b'{"a":"\\"resultType\\":\\"complete\\"}"}', b'{"a":"\\"resultType\\":\\"complete\\"}"}'),
+        (b'{"_meta":{},"resultType":"complete"}', b"{}"),
+        (b'{"_meta":[1],"a":1}', b'{"a":1}'),
+        (b'{"_meta":null,"a":1}', b'{"a":1}'),
+        (b'{"a":1,"resultType":"x","resultType":"complete"}', b'{"a":1}'),
+        (b'{"resultType":"\\u0063omplete"}', b"{}"),
+    ],
+)
+def test_modern_results_for_legacy_agents(result: bytes, joined: bytes) -> None:
+    """What the modern era added is gone, and nothing else."""
+    assert b"".join(result_parts(memoryview(result), True, False)) == joined
+
+
+@pytest.mark.parametrize("blanks", range(12))
+def test_an_empty_result_with_blanks_inside(blanks: int) -> None:
+    """Blanks in an empty object never become a comma without a member."""
+    result = b"{" + b" " * blanks + b"}"
+    for from_modern in (False, True):
+        assert b"".join(result_parts(memoryview(result), from_modern, True)) == envelope.MODERN_HEAD + b"}"
+
+
+@pytest.mark.parametrize(
+    ("result", "named"),
+    [
+        ('{"resultType":"input_required"}', "input_required"),
+        ('{"resultType":"weird\u6f22"}', "weird\u6f22"),
+        ('{"resultType":null}', "null"),
+        ('{"resultType":5}', "5"),
+        ('{"resultType":["complete"]}', '["complete"]'),
+        ('{"resultType":"%s"}' % ("x" * 500), "x" * 63),
+        ("null", "not an object"),
+        ("[]", "not an object"),
+        ('"x"', "not an object"),
+        ("", "not an object"),
+    ],
+)
+@pytest.mark.parametrize("to_modern", [False, True])
+def test_results_of_a_kind_that_was_not_agreed(result: str, named: str, to_modern: bool) -> None:
+    """A modern result of another kind is refused and named, shortly."""
+    with pytest.raises(UnsupportedResult) as caught:
+        result_parts(memoryview(result.encode()), True, to_modern)
+    assert caught.value.result_type == named
+
+
+def test_a_legacy_server_cannot_speak_as_the_hub() -> None:
+    """However a legacy server writes it, its result reaches a modern agent as complete and with the hub's name."""
+    for key in ('"resultType"', '"\\u0072esultType"', '"resultTyp\\u0065"'):
+        for meta in ('"_meta"', '"\\u005fmeta"', '"_m\\u0065ta"'):
+            text = f'{{{key}:"input_required",{meta}:{{"{IO}serverInfo":{{"name":"evil"}},"v":1}},"content":[]}}'
+            joined = json.loads(b"".join(result_parts(memoryview(text.encode()), False, True)))
+            assert joined == {"content": [], "resultType": "complete", "_meta": SERVER_INFO | {"v": 1}}
+
+
+@pytest.mark.parametrize(("from_modern", "to_modern"), ERAS)
+def test_many_members_cost_time_in_proportion(from_modern: bool, to_modern: bool) -> None:
+    """A hundred thousand members, small and large, take no time that grows with their square."""
+    members = [f'"k{i}":"{"x" * (5000 if i % 1000 == 0 else 1)}"' for i in range(100_000)]
+    result = ('{"resultType":"complete",' + ",".join(members) + "}").encode()
+    start = time.perf_counter()
+    parts = result_parts(memoryview(result), from_modern, to_modern)
+    assert time.perf_counter() - start < 2
+    assert len(json.loads(b"".join(parts))) == 100_000 + 2 * to_modern
+
+
+def test_large_values_are_passed_as_views() -> None:
+    """A large value is not copied on its way."""
+    result = memoryview(b'{"content":"' + b"x" * 100_000 + b'","resultType":"complete"}')
+    assert any(type(part) is memoryview and len(part) == 100_002 for part in result_parts(result, True, True))
+    legacy = memoryview(b'{"content":"' + b"x" * 100_000 + b'"}')
+    assert result_parts(legacy, False, False) == (legacy,)
+
+
+def test_results_nested_beyond_reason() -> None:
+    """Depth in a result is an unsupported result, not a crash."""
+    deep = b'{"_meta":' + b"[" * 5000 + b"]" * 5000 + b"}"
+    for from_modern, to_modern in ERAS:
+        try:
+            result_parts(memoryview(deep), from_modern, to_modern)
+        except UnsupportedResult as e:
+            assert e.result_type == "unreadable"
+
+
+def test_what_agents_get_is_a_result_by_the_official_types() -> None:
+    """The converted result of a call is one in the agent's own version."""
+    legacy = b'{"content":[{"type":"text","text":"x"}],"isError":false}'
+    modern = (
+        b'{"resultType":"complete","content":[],"structuredContent":[1],"_meta":{"%bserverInfo":{"name":"s",'
+        b'"version":"1"}}}' % IO.encode()
+    )
+    for from_modern, result in ((False, legacy), (True, modern)):
+        for to_modern, version in ((False, "2025-11-25"), (True, "2026-07-28")):
+            joined = json.loads(b"".join(result_parts(memoryview(result), from_modern, to_modern)))
+            validate_server_result("tools/call", version, joined)
+
+
+def test_the_data_of_an_error_of_ours() -> None:
+    """Programs find what failed, and where, under one key."""
+    data = json.loads(envelope.error_data("lost", "s", tool='t"'))
+    assert data == {"dev.mcphub/error": {"kind": "lost", "server": "s", "tool": 't"'}}

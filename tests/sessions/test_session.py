@@ -1,0 +1,27 @@
+"""One attached agent, between its wire and the gateway."""
+
+from __future__ import annotations
+
+import pytest
+
+from mcphub.sessions.session import Session
+from tests.fakes.channel import KeptChannel
+from tests.gateway.bench import gateway
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_from_the_wire_to_the_gateway_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is sent before there is a channel is nothing; each line is dispatched; the end is leaving."""
+    async with gateway(monkeypatch) as bench:
+        session = Session(7, bench.gateway, client="c", workspace="/w", pid=1, since=5.0)
+        session.send(b"nowhere\n")
+        channel = KeptChannel()
+        session.use(channel)
+        bench.gateway.join(session)
+        session.frame(memoryview(b'{"jsonrpc":"2.0","id":"1","method":"ping"}'))
+        assert channel.sent == [{"jsonrpc": "2.0", "id": "1", "result": {}}]
+        assert bench.gateway.agents == {session}
+        session.lost("why")
+        assert bench.gateway.agents == set()
+        assert session.left == "why"

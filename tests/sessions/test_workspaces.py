@@ -1,0 +1,274 @@
+"""From the files of the workspaces in use to what runs, with real files and real servers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcphub.config.load import load
+from mcphub.policy import approval
+from mcphub.sessions import workspaces as module
+from mcphub.spec import Desired, Off, Want
+from tests.sessions.house import House, house
+from tests.transport.peers import clean
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+async def nothing_is_left() -> AsyncIterator[None]:
+    async with clean():
+        with anyio.fail_after(20):
+            yield
+
+
+@pytest.fixture
+async def home(nothing_is_left: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[House]:
+    monkeypatch.setattr(module, "LINGER", 0.1)
+    async with house() as home:
+        yield home
+
+
+def seen(home: House, workspace: Path | str = "") -> list[str]:
+    return list(home.workspaces.visible(str(workspace)))
+
+
+def wishes(home: House) -> Mapping[str, Any]:
+    return {key.name: wish for key, wish in home.supervisor.snapshot.value.desired.items()}
+
+
+def approve(home: House, workspace: Path, name: str) -> None:
+    [loaded] = [home.workspaces.peek(str(workspace))[str(workspace)]]
+    asked = approval.subject(loaded.resolved.servers[name])
+    assert asked is not None
+    home.workspaces.store.approve(asked.directory, name, asked.content())
+
+
+async def test_without_any_file(home: House) -> None:
+    """The embedded server is there, in every workspace."""
+    assert seen(home) == ["mcphub"]
+    assert seen(home, "/nowhere") == ["mcphub"]
+    await home.up("mcphub")
+
+
+async def test_what_agents_of_a_workspace_see(home: House) -> None:
+    """The person's servers everywhere, a project's own in it, one instance of what is the same."""
+    one, other = home.project("one"), home.project("other")
+    home.write({"shared": {}})
+    home.write({"mine": {}}, one)
+    async with home.workspaces.using(str(one)), home.workspaces.using(str(other)):
+        assert (seen(home), seen(home, one), seen(home, other)) == (["shared"], ["mine", "shared"], ["shared"])
+        assert home.workspaces.visible(str(one))["shared"] == home.workspaces.visible(str(other))["shared"]
+        assert isinstance(wishes(home)["mine"], Off)
+        approve(home, one, "mine")
+        home.workspaces.decide_again()
+        assert isinstance(wishes(home)["mine"], Want)
+        await home.up("shared", "mine")
+
+
+async def test_a_workspace_lingers(home: House) -> None:
+    """An agent that restarts finds its servers; some time after the last one left they are gone."""
+    project = home.project()
+    home.write({"mine": {}}, project)
+    approve(home, project, "mine")
+    async with home.workspaces.using(str(project)):
+        async with home.workspaces.using(str(project)):
+            await home.up("mine")
+        await anyio.sleep(0.15)
+        [worker] = [w for w in home.supervisor.workers.values() if w.name == "mine"]
+    async with home.workspaces.using(str(project)):
+        await anyio.sleep(0.15)
+        assert worker in home.supervisor.workers.values()
+    await home.until(lambda: home.state("mine") == "")
+    assert seen(home, project) == ["mcphub"]
+    assert set(home.workspaces.loaded) == {""}
+
+
+async def test_a_file_that_changed(home: House) -> None:
+    """It is read again when the next agent comes, without touching what stayed."""
+    home.write({"a": {}, "b": {}})
+    await home.workspaces.tick()
+    await home.up("a", "b")
+    [before] = [w.pid for w in home.supervisor.workers.values() if w.name == "a"]
+    home.write({"a": {}, "c": {}})
+    async with home.workspaces.using(""):
+        assert seen(home) == ["a", "c"]
+        await home.up("a", "c")
+        assert [w.pid for w in home.supervisor.workers.values() if w.name == "a"] == [before]
+
+
+async def test_a_tick_without_news(home: House) -> None:
+    """It changes nothing: not the snapshot, not what was loaded."""
+    home.write({"a": {}})
+    await home.workspaces.tick()
+    await home.up("a")
+    await anyio.sleep(0.15)  # younger files may change within their time stamp
+    await home.workspaces.tick()
+    loaded, revision = home.workspaces.loaded, home.supervisor.snapshot.revision
+    await home.workspaces.tick()
+    assert home.workspaces.loaded is loaded
+    assert home.supervisor.snapshot.revision == revision
+
+
+async def test_a_workspace_that_is_deleted(home: House) -> None:
+    """C014: its servers go at the next look; the agent in it keeps the others."""
+    project = home.project()
+    home.write({"shared": {}})
+    home.write({"mine": {}}, project)
+    approve(home, project, "mine")
+    async with home.workspaces.using(str(project)):
+        await home.up("shared", "mine")
+        shutil.rmtree(project)
+        await home.workspaces.tick()
+        assert seen(home, project) == ["shared"]
+        await home.until(lambda: home.state("mine") == "")
+    async with home.workspaces.using(str(project)):
+        assert seen(home, project) == ["shared"]
+
+
+@pytest.mark.parametrize("what", ["fifo", "directory", "device", "loop", "garbage", "huge"])
+async def test_a_file_that_cannot_be_read(home: House, what: str) -> None:
+    """C014: nothing hangs and nobody else suffers; it is told."""
+    project = home.project()
+    home.write({"shared": {}})
+    path = project / ".mcp.json"
+    match what:
+        case "fifo":
+            os.mkfifo(path)
+        case "directory":
+            path.mkdir()
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "loop":
+            path.symlink_to(path)
+        case "garbage":
+            path.write_bytes(b"\xff\xfe{{{")
+        case "huge":
+            path.write_bytes(b" " * (5 << 20))
+    with anyio.fail_after(2):
+        async with home.workspaces.using(str(project)):
+            assert seen(home, project) == ["shared"]
+            assert any(str(path) in text for text in home.workspaces.loaded[str(project)].problems())
+    await home.up("shared")
+
+
+async def test_a_file_that_breaks_while_it_is_in_use(home: House) -> None:
+    """C014: what it said last counts until it can be read again."""
+    home.write({"a": {}})
+    await home.workspaces.tick()
+    await home.up("a")
+    (home.root / "config" / "mcp.json").write_text("{ half", "utf-8")
+    await home.workspaces.tick()
+    assert seen(home) == ["a"]
+    assert home.state("a") == "Connected"
+    assert home.workspaces.loaded[""].problems() or home.workspaces.loaded[""].warnings()
+
+
+async def test_a_decision_about_a_file_that_has_just_changed(home: House) -> None:
+    """What was approved is what the file says now, not what it said when it was last read."""
+    project = home.project()
+    home.write({"mine": {}}, project)
+    async with home.workspaces.using(str(project)):
+        home.write({"mine": {"version": "2"}}, project)
+        await anyio.sleep(0.01)
+        loaded = home.workspaces.peek(str(project), again=True)[str(project)]
+        asked = approval.subject(loaded.resolved.servers["mine"])
+        assert asked is not None
+        home.workspaces.store.approve(asked.directory, "mine", asked.content())
+        home.workspaces.decide_again()
+        assert isinstance(wishes(home)["mine"], Want)
+        await home.up("mine")
+
+
+async def test_a_decision_while_files_are_read(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not lost to a look at the files that began before it."""
+    project = home.project()
+    home.write({"mine": {}}, project)
+    reading, go_on = threading.Event(), threading.Event()
+    real = load
+
+    def slow(*args: Any, **more: Any) -> Any:
+        reading.set()
+        go_on.wait(5)
+        return real(*args, **more)
+
+    async with home.workspaces.using(str(project)), anyio.create_task_group() as tasks:
+        monkeypatch.setattr(module, "load", slow)
+        tasks.start_soon(lambda: home.workspaces.tick(again=True))
+        await home.until(reading.is_set)
+        monkeypatch.setattr(module, "load", real)
+        approve(home, project, "mine")
+        home.workspaces.decide_again()
+        assert isinstance(wishes(home)["mine"], Want)
+        go_on.set()
+        await home.workspaces.tick()
+        assert isinstance(wishes(home)["mine"], Want)
+
+
+async def test_many_at_once(home: House) -> None:
+    """Ticks take turns; each who comes sees his workspace when he is let in."""
+    projects = [home.project(f"p{n}") for n in range(20)]
+    for n, project in enumerate(projects):
+        home.write({f"s{n}": None}, project)
+    async with anyio.create_task_group() as tasks:
+
+        async def use(n: int, project: Path) -> None:
+            async with home.workspaces.using(str(project)):
+                assert seen(home, project) == [f"s{n}"]
+
+        for n, project in enumerate(projects):
+            tasks.start_soon(use, n, project)
+    await home.until(lambda: set(home.workspaces.loaded) == {""})
+
+
+async def test_one_that_changes_his_mind(home: House) -> None:
+    """Cancelled while the files are read he holds nothing."""
+    project = home.project()
+    for turns in range(6):
+        async with anyio.create_task_group() as tasks:
+
+            async def use() -> None:
+                async with home.workspaces.using(str(project)):
+                    await anyio.sleep_forever()
+
+            tasks.start_soon(use)
+            for _ in range(turns):
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+    await home.until(lambda: set(home.workspaces.loaded) == {""})
+
+
+async def test_what_no_log_may_show(home: House) -> None:
+    """The values of an entry's variables are known to the log before anything starts with them."""
+    text = '{"mcpServers": {"a": {"command": "true", "env": {"TOKEN": "very-secret-value"}}}}'
+    (home.root / "config" / "mcp.json").write_text(text, "utf-8")
+    started: list[bool] = []
+    real = home.supervisor.want
+
+    def want(desired: Desired) -> None:
+        started.append("very-secret-value" in home.hidden)
+        real(desired)
+
+    home.supervisor.want = want  # type: ignore[method-assign]
+    await home.workspaces.tick()
+    assert started == [True]
+
+
+async def test_decisions_that_cannot_be_read(home: House) -> None:
+    """They approve nothing, and it is told."""
+    project = home.project()
+    home.write({"mine": {}}, project)
+    approve(home, project, "mine")
+    path = home.places.approvals
+    await anyio.Path(path).write_text("{ damaged")
+    async with home.workspaces.using(str(project)):
+        assert isinstance(wishes(home)["mine"], Off)
+        assert path in home.workspaces.store_problems[0]
+        assert home.workspaces.decisions == {}

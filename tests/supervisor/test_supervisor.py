@@ -1,0 +1,202 @@
+"""The table of workers over real processes: made what is wanted, and taken down whatever state they are in."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psutil
+import pytest
+
+from mcphub.connection.client import Client
+from mcphub.connection.machine import Connected, Disabled
+from mcphub.connection.worker import Worker
+from mcphub.protocol.jsonrpc import Raw
+from mcphub.spec import Broken, Desired, InstanceKey, Off, Origin, Problem, Scope, ServerSpec, Want
+from mcphub.supervisor.startup import Limiters
+from mcphub.supervisor.supervisor import Supervisor
+from mcphub.transport.link import Surroundings
+from tests.connection.workers import QUICK, fake, received, surroundings
+from tests.transport.peers import clean
+
+pytestmark = pytest.mark.anyio
+
+STUBBORN = {"eof": "ignore", "term": "ignore", "on": {"server/discover": [], "initialize": []}}
+
+
+class Quiet:
+    def server_said(self, worker: Worker, method: str, params: Raw) -> None:
+        pass
+
+    def server_asked(
+        self, worker: Worker, client: Client, mid: bytes, method: str, params: Raw, current: int | None
+    ) -> bool:
+        return False
+
+
+@pytest.fixture(autouse=True)
+async def nothing_is_left() -> AsyncIterator[None]:
+    async with clean():
+        yield
+
+
+@pytest.fixture
+async def around(nothing_is_left: None) -> AsyncIterator[Surroundings]:
+    async with surroundings() as around:
+        yield around
+
+
+@asynccontextmanager
+async def running(around: Surroundings) -> AsyncIterator[Supervisor]:
+    """One that is stopped in order, in bounded time."""
+    supervisor = Supervisor(around, Limiters.of(20), QUICK, Quiet(), lambda level, text: None)
+    async with anyio.create_task_group() as tasks:
+        started = anyio.Event()
+        tasks.start_soon(supervisor.run, started)
+        await started.wait()
+        yield supervisor
+        with anyio.fail_after(5):
+            await supervisor.stop()
+        assert supervisor.workers == {}
+        tasks.cancel_scope.cancel()
+
+
+def wanted(*specs: ServerSpec) -> Desired:
+    return {spec.key(): Want(spec) for spec in specs}
+
+
+async def until(supervisor: Supervisor, condition: Callable[[], bool]) -> None:
+    with anyio.fail_after(10):
+        while not condition():
+            await supervisor.snapshot.newer_than(supervisor.snapshot.revision)
+
+
+async def until_connected(supervisor: Supervisor, count: int) -> None:
+    def reached() -> bool:
+        views = supervisor.snapshot.value.views.values()
+        return len(views) == count and all(isinstance(view.state, Connected) for view in views)
+
+    await until(supervisor, reached)
+
+
+async def test_what_is_wanted_runs(around: Surroundings) -> None:
+    """All of it, and nothing else; what is not to run is shown and not started; the snapshot never lags behind."""
+    origin = Origin(Scope.USER, "/mcp.json", "x")
+    off = fake({}, name="off")
+    broken = InstanceKey("broken", "broken-1")
+    specs = fake({}, name="a"), fake({"era": "modern"}, name="b")
+    desired: dict[InstanceKey, Want | Off | Broken] = dict(wanted(*specs))
+    desired[off.key()] = Off(off, "approval", "run `mcphub approve off`")
+    desired[broken] = Broken(Problem("broken", origin, "cannot parse"))
+    async with running(around) as supervisor:
+        supervisor.want(desired)
+        assert sorted(view.spec.name for view in supervisor.snapshot.value.views.values()) == ["a", "b"]
+        assert supervisor.snapshot.value.desired is desired
+        await until_connected(supervisor, 2)
+
+
+async def test_what_did_not_change_is_not_touched(around: Surroundings) -> None:
+    """C016: of three servers one stays as it is, one goes, one comes, and one gets another specification."""
+    same, goes, comes = fake({}, name="same"), fake({}, name="goes"), fake({}, name="comes")
+    changes = fake({}, name="changes")
+    async with running(around) as supervisor:
+        supervisor.want(wanted(same, goes, changes))
+        await until_connected(supervisor, 3)
+        before = {view.spec.name: view.pid for view in supervisor.snapshot.value.views.values()}
+        workers = {worker.name: worker for worker in supervisor.workers.values()}
+        supervisor.want(wanted(same, comes, replace(changes, call_timeout=1.0)))
+        await until_connected(supervisor, 3)
+        after = {view.spec.name: view.pid for view in supervisor.snapshot.value.views.values()}
+        assert after.keys() == {"same", "comes", "changes"}
+        assert after["same"] == before["same"]
+        assert after["changes"] != before["changes"]
+        assert isinstance(workers["goes"].state, Disabled)
+
+
+async def test_a_replacement_waits_for_what_it_replaces(around: Surroundings, tmp_path: Path) -> None:
+    """Two processes of one server may want the same port or file: the new one starts when the old one has ended."""
+    log, other = tmp_path / "log", tmp_path / "other"
+    old = fake({"eof": 0.05, "log": str(log)}, name="one")
+    new = replace(old, call_timeout=1.0)
+    async with running(around) as supervisor:
+        supervisor.want(wanted(old))
+        await until_connected(supervisor, 1)
+        supervisor.want(wanted(new, fake({"log": str(other)}, name="two")))
+        await until_connected(supervisor, 2)
+    marks = [line.split()[0] for line in received(log) if isinstance(line, str) and line[:5] in ("#star", "#eof")]
+    assert marks == ["#start", "#eof", "#start", "#eof"]
+    first, second = (int(line.split()[1]) for line in received(log) if isinstance(line, str) and "#start" in line)
+    assert first != second
+
+
+async def test_many_changes_of_mind_in_one_turn(around: Surroundings) -> None:
+    """Started, replaced, removed, started again before any of it could happen: the last word counts, nothing waits."""
+    one = fake({}, name="one")
+    versions = [replace(one, call_timeout=float(n)) for n in range(1, 6)]
+    async with running(around) as supervisor:
+        for version in versions:
+            supervisor.want(wanted(version))
+        supervisor.want({})
+        supervisor.want(wanted(one))
+        supervisor.want({})
+        supervisor.want(wanted(versions[0]))
+        await until_connected(supervisor, 1)
+        assert [view.spec for view in supervisor.snapshot.value.views.values()] == [versions[0]]
+
+
+async def test_stop_with_workers_in_every_state(around: Surroundings, tmp_path: Path) -> None:
+    """It ends, in the time of the slowest; what is wanted meanwhile or afterwards does not start any more."""
+    scripts: list[dict[str, Any]] = [{}, {"era": "modern"}, {"before": [{"exit": 1}]}, STUBBORN, STUBBORN, STUBBORN]
+    specs = [fake(script, log=tmp_path / str(n), name=str(n)) for n, script in enumerate(scripts)]
+    async with running(around) as supervisor:
+        supervisor.want(wanted(*specs))
+        await until(supervisor, lambda: sum(bool(w.pid) for w in supervisor.workers.values()) >= 5)
+        pids = [worker.pid for worker in supervisor.workers.values() if worker.pid]
+        began = anyio.current_time()
+        with anyio.fail_after(5):
+            await supervisor.stop()
+        assert anyio.current_time() - began < 2
+        assert [pid for pid in pids if psutil.pid_exists(pid)] == []
+        supervisor.want(wanted(*specs))
+        assert supervisor.workers == {}
+
+
+async def test_a_cancelled_supervisor_takes_its_processes_along(around: Surroundings) -> None:
+    """The last resort: everything is closed in parallel before it returns."""
+    supervisor = Supervisor(around, Limiters.of(3), QUICK, Quiet(), lambda level, text: None)
+    pids: list[int] = []
+    async with anyio.create_task_group() as tasks:
+        started = anyio.Event()
+        tasks.start_soon(supervisor.run, started)
+        await started.wait()
+        supervisor.want(wanted(*(fake({}, name=str(n)) for n in range(5))))
+        await until_connected(supervisor, 5)
+        pids += [worker.pid for worker in supervisor.workers.values() if worker.pid]
+        tasks.cancel_scope.cancel()
+    assert len(pids) == 5
+    assert [pid for pid in pids if psutil.pid_exists(pid)] == []
+
+
+async def test_one_snapshot_a_turn(around: Surroundings) -> None:
+    """Ten servers that die in one moment are few snapshots, and each says what is true by then."""
+    async with running(around) as supervisor:
+        supervisor.want(wanted(*(fake({}, name=str(n)) for n in range(10))))
+        await until_connected(supervisor, 10)
+        revision = supervisor.snapshot.revision
+        for worker in supervisor.workers.values():
+            worker.want_log_level("debug")
+            worker._changed()
+        assert supervisor.snapshot.revision == revision
+        await supervisor.snapshot.newer_than(revision)
+        assert supervisor.snapshot.revision == revision + 1
+        for worker in supervisor.workers.values():
+            assert worker.pid is not None
+            os.kill(worker.pid, signal.SIGKILL)
+        await until(supervisor, lambda: not isinstance(next(iter(supervisor.workers.values())).state, Connected))
+        await until_connected(supervisor, 10)

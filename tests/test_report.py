@@ -1,0 +1,171 @@
+"""Rows of the status report, from the values behind them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+
+from mcphub.config.layer import Layer
+from mcphub.config.parse import Context, parse_file
+from mcphub.config.resolve import resolve
+from mcphub.connection.backoff import Backoff
+from mcphub.connection.client import Client
+from mcphub.connection.faults import Fault, FaultKind
+from mcphub.connection.handshake import Facts
+from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pending, State
+from mcphub.connection.worker import Worker
+from mcphub.protocol.jsonrpc import Raw
+from mcphub.report import IDLE, last_error, resident, row
+from mcphub.spec import Broken, Off, Problem, Scope, Secret, ServerSpec, StdioSpec, Want
+from mcphub.status import ServerStatus
+from mcphub.transport.link import Surroundings
+from mcphub.transport.process import Launcher
+from mcphub.transport.wire import Batch
+from tests.fakes.channel import Heard
+
+pytestmark = pytest.mark.anyio
+
+FAULT = Fault(FaultKind.EXITED, "serve", "the server exited with code 3", 3, ("last", "words"), 1_700_000_000.0)
+NOW = 1000.0
+
+
+class Nobody:
+    """A sink without ears."""
+
+    def server_said(self, worker: Worker, method: str, params: Raw) -> None: ...
+
+    def server_asked(
+        self, worker: Worker, client: Client, mid: bytes, method: str, params: Raw, current: int | None
+    ) -> bool:
+        return False
+
+
+def layers() -> list[Layer]:
+    """An entry that the project has, too: the row names who lost."""
+    entry = {"command": "db", "args": ["--key", "${KEY:-secret-value}"], "env": {"TOKEN": "secret-token"}}
+    data = json.dumps({"mcpServers": {"db": entry}}).encode()
+    return [
+        parse_file(data, scope=Scope.PROJECT, path="/w/.mcp.json", directory="/w"),
+        parse_file(data, scope=Scope.USER, path="/u/mcp.json", directory="/u"),
+    ]
+
+
+RESOLVED = resolve(layers(), Context(), workspace="/w").servers["db"]
+assert isinstance(RESOLVED.outcome, ServerSpec)
+SPEC = RESOLVED.outcome
+
+
+def worker(state: State, **fields: Any) -> Worker:
+    """A worker at rest, with these values; it is never run."""
+    surroundings = Surroundings(Launcher(), Batch(), dict)
+    found = Worker(SPEC, surroundings, anyio.CapacityLimiter(1), Backoff(), lambda: None, Nobody(), lambda *_: None)
+    found.state = state
+    for name, value in fields.items():
+        setattr(found, name, value)
+    return found
+
+
+def shown(state: State, **fields: Any) -> ServerStatus:
+    return row(SPEC.key(), Want(SPEC), RESOLVED, worker(state, **fields), 2, ["w"], NOW)
+
+
+@pytest.mark.parametrize(
+    ("state", "cells"),
+    [
+        (Connected(NOW - 12.34), ("connected", "connected", "", None, None)),
+        (Pending(0, NOW), ("pending", "pending", "starting", 0, None)),
+        (Pending(0, NOW, FAULT), ("pending", "pending", f"reconnecting: {FAULT.message}", 0, None)),
+        (Pending(3, NOW + 4.26, FAULT), ("pending", "pending 3/5", FAULT.message, 3, 4.3)),
+        (Pending(3, NOW - 9), ("pending", "pending 3/5", "", 3, 0.0)),
+        (Failed(FAULT, 5), ("failed", "failed", FAULT.message, 5, None)),
+        (NeedsAuth("sign in"), ("needs-auth", "needs-auth", "sign in", None, None)),
+        (Disabled("person", "run it"), ("disabled", "disabled (person)", "run it", None, None)),
+        (Disabled("stopping"), ("disabled", "disabled (stopping)", "stopping", None, None)),
+    ],
+)
+async def test_states(state: State, cells: tuple[Any, ...]) -> None:
+    """C085: each state has its cell, its reason and, where it counts, attempts and the time to the next."""
+    found = shown(state)
+    assert (found["state"], found["state_text"], found["reason"], found["attempt"], found["retry_in"]) == cells
+    assert found["attempts"] == 5
+    assert found["uptime"] == (12.3 if isinstance(state, Connected) else None)
+
+
+async def test_a_connected_row() -> None:
+    """What the server said, what it costs and what was odd stand in the row; nothing secret does."""
+    client = Client(Heard())
+    client.counters["noise"] = 2
+    facts = Facts("modern", "2026-07-28", {"name": "db"}, {"tools": {}}, "i", (), ("cut short",))
+    found = shown(Connected(NOW), facts=facts, client=client, pid=os.getpid(), totals={"noise": 1})
+    assert (found["era"], found["version"], found["server_info"]) == ("modern", "2026-07-28", {"name": "db"})
+    assert (found["capabilities"], found["tools"], found["calls_in_flight"]) == ({"tools": {}}, 2, 0)
+    assert found["warnings"] == [*RESOLVED.warnings, "w", "cut short"]
+    assert found["counters"] == {"noise": 3}
+    assert (found["pid"], found["rss"]) == (os.getpid(), resident(os.getpid()))
+    assert (found["name"], found["scope"], found["workspace"], found["transport"]) == ("db", "project", "/w", "stdio")
+    assert found["origin"]["path"] == "/w/.mcp.json"
+    assert [o["path"] for o in found["shadows"]] == ["/u/mcp.json"]
+    assert found["command"] == ["db", "--key", "${KEY:-secret-value}"]
+    assert "secret-token" not in json.dumps(found)
+    assert found["last_error"] is None
+
+
+async def test_what_is_shown_of_a_command() -> None:
+    """C025: the command is what the file says, never what it was expanded to."""
+    expanded = replace(SPEC, transport=StdioSpec("db", (Secret("s3cr3t"),), shown=("db", "${KEY}")))
+    found = row(expanded.key(), Want(expanded), None, None, None, [], NOW)
+    assert found["command"] == ["db", "${KEY}"]
+    assert "s3cr3t" not in json.dumps(found)
+
+
+async def test_a_server_that_does_not_run() -> None:
+    """Idle, off and wrong entries have rows as complete as the others, with the reason."""
+    idle = row(SPEC.key(), Want(SPEC), RESOLVED, None, None, [], NOW)
+    assert (idle["state"], idle["state_text"], idle["reason"]) == ("pending", "pending (idle)", IDLE)
+    off = row(SPEC.key(), Off(SPEC, "approval", "run `mcphub approve db`"), RESOLVED, None, None, [], NOW)
+    assert (off["state_text"], off["reason"]) == ("disabled (approval)", "run `mcphub approve db`")
+    assert off["command"]
+    problem = Problem("db", SPEC.origin, "cannot use server db: it is wrong")
+    broken = row(SPEC.key(), Broken(problem), None, None, None, [], NOW)
+    assert (broken["state"], broken["reason"]) == ("failed", "cannot use server db: it is wrong")
+    assert broken["last_error"] is not None
+    assert broken["last_error"]["remedy"] == "correct the entry, then run `mcphub reconnect db`"
+    full = shown(Connected(NOW))
+    assert idle.keys() == off.keys() == broken.keys() == full.keys() == ServerStatus.__annotations__.keys()
+
+
+async def test_a_slow_first_start() -> None:
+    """C035: while a process is starting, its last word on stderr is part of the reason, its secrets masked."""
+    starting = worker(Pending(0, NOW), pid=os.getpid())
+    starting.stderr.feed(b"fetched 12 of 40 with secret-token\n")
+    found = row(SPEC.key(), Want(SPEC), RESOLVED, starting, None, [], NOW)
+    assert found["reason"].startswith("starting; stderr: fetched 12 of 40 with ")
+    assert "secret-token" not in json.dumps(found)
+
+
+@pytest.mark.parametrize(("at", "shown_at"), [(0.0, ""), (1_700_000_000.9, "2023-11-14T22:13:20+00:00")])
+async def test_the_last_error(at: float, shown_at: str) -> None:
+    """C033: what went wrong last, when, with which code, which last words, and what to do."""
+    found = last_error("db", replace(FAULT, at=at))
+    assert found == {
+        "phase": "serve",
+        "kind": "exited",
+        "message": FAULT.message,
+        "remedy": FAULT.remedy("db"),
+        "exit_code": 3,
+        "stderr_tail": ["last", "words"],
+        "at": shown_at,
+    }
+    assert shown(Failed(FAULT, 5), last_fault=replace(FAULT, at=at))["last_error"] == found
+
+
+@pytest.mark.parametrize("pid", [lambda: None, lambda: 2**22 + 12345])
+async def test_the_memory_of_a_process_that_is_gone(pid: Callable[[], int | None]) -> None:
+    """A process that ended while its row was made has no memory."""
+    assert resident(pid()) is None

@@ -1,0 +1,168 @@
+"""Bytes to lines, in any chunking."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcphub.transport.framing import MAX_MESSAGE, SMALL, LineBuffer, LineTooLong
+
+BOM = b"\xef\xbb\xbf"
+
+
+def lines(chunks: Iterable[bytes], limit: int = MAX_MESSAGE, lend: bool = False) -> tuple[list[bytes], bool]:
+    """The lines these chunks make, and whether one was too long. Each is read as a transport reads: into `room`."""
+    buffer = LineBuffer(limit)
+    out: list[bytes] = []
+    try:
+        for chunk in chunks:
+            while chunk:
+                room = buffer.room()
+                n = min(len(room), len(chunk))
+                assert n > 0
+                room[:n] = chunk[:n]
+                chunk = chunk[n:]
+                buffer.filled(n)
+                held = []
+                try:
+                    while (line := buffer.next()) is not None:
+                        held.append(line)
+                finally:
+                    if lend:
+                        buffer.lend()
+                    out += [bytes(line) for line in held]
+    except LineTooLong:
+        return out, True
+    return out, False
+
+
+def oracle(data: bytes, limit: int) -> tuple[list[bytes], bool]:
+    out: list[bytes] = []
+    *whole, rest = data.removeprefix(BOM).split(b"\n")
+    for line in whole:
+        if len(line) > limit:
+            return out, True
+        line = line.removesuffix(b"\r")
+        if line:
+            out.append(line)
+    return out, False
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        [b"\n", b"\r", b"\r\n", BOM, b"\xef", b"\xbb\xbf", b" ", b"{}", "\u6f22\U0001f642".encode(), b"x" * 9]
+    )
+    | st.binary(max_size=3),
+    max_size=30,
+).map(b"".join)
+
+
+@given(PIECES, st.lists(st.integers(1, 9), min_size=1, max_size=9), st.booleans(), st.sampled_from([5, 12, 1000]))
+def test_any_chunking_gives_the_same_lines(data: bytes, sizes: list[int], lend: bool, limit: int) -> None:
+    """C046, C047: where reads end does not matter: not inside a character, a CRLF or a byte order mark."""
+    chunks = []
+    at = i = 0
+    while at < len(data):
+        chunks.append(data[at : at + sizes[i % len(sizes)]])
+        at += sizes[i % len(sizes)]
+        i += 1
+    assert lines(chunks, limit, lend) == oracle(data, limit)
+    assert lines([data], limit, lend) == oracle(data, limit)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (BOM + b'{"a":1}\r\n  {"b":2}\r\n', [b'{"a":1}', b'  {"b":2}']),
+        (BOM + BOM + b"x\n" + BOM + b"y\n", [BOM + b"x", BOM + b"y"]),
+        (b"\n" + BOM + b"x\n", [BOM + b"x"]),
+        (b"a\n" + BOM + b"\n", [b"a", BOM]),
+        (BOM + b"\n" + BOM, []),
+        (b"\n\r\n\n \na\r\r\n", [b" ", b"a\r"]),
+        (b"\xef\xbb\n", [b"\xef\xbb"]),
+        (b"a\rb\x0bc\x85\xe2\x80\xa8d\n", [b"a\rb\x0bc\x85\xe2\x80\xa8d"]),
+        (b"no newline", []),
+    ],
+)
+def test_lines(data: bytes, expected: list[bytes]) -> None:
+    """C046: 0x0A alone ends a line, one CR before it goes, and a byte order mark counts at the very start only."""
+    assert lines([data]) == (expected, False)
+    assert lines([data[i : i + 1] for i in range(len(data))]) == (expected, False)
+
+
+@pytest.mark.parametrize("chunk", [1 << 10, 60_000, 1 << 20])
+def test_large_lines(chunk: int) -> None:
+    """C049: twenty megabytes in one line arrive whole, in any chunking, in time that grows with their size."""
+    data = b"a\n" + b"x" * (20 << 20) + b"\nb\n"
+    start = time.perf_counter()
+    found, too_long = lines(data[i : i + chunk] for i in range(0, len(data), chunk))
+    assert time.perf_counter() - start < 5
+    assert not too_long
+    assert [len(line) for line in found] == [1, 20 << 20, 1]
+
+
+@pytest.mark.parametrize(("size", "too_long"), [(1 << 20, False), ((1 << 20) + 1, True)])
+@pytest.mark.parametrize("chunk", [1 << 12, 1 << 16, 1 << 22])
+def test_the_limit_is_the_same_in_any_chunking(size: int, too_long: bool, chunk: int) -> None:
+    """C049, C050: a line of exactly the limit passes, one byte more does not; what came before it is delivered."""
+    data = b"a\n" + b"x" * size + b"\nb\n"
+    found, cut = lines((data[i : i + chunk] for i in range(0, len(data), chunk)), 1 << 20)
+    assert cut == too_long
+    assert [len(line) for line in found] == ([1] if too_long else [1, size, 1])
+
+
+def test_an_endless_line_costs_no_more_than_the_limit() -> None:
+    """C050: without a newline the buffer grows to the limit and a little, then the line is refused."""
+    buffer = LineBuffer(1 << 20)
+    taken = 0
+    with pytest.raises(LineTooLong, match="longer than 1 MiB"):
+        while True:
+            room = buffer.room()
+            assert len(room) < 8 << 20
+            buffer.filled(4096)
+            assert buffer.next() is None
+            taken += 4096
+    assert taken < 8 << 20
+
+
+def test_many_short_lines_fed_at_once_are_not_one_long_one() -> None:
+    """Whole lines that wait to be taken do not make the limit shorter."""
+    buffer = LineBuffer(1000)
+    buffer.feed(b"x" * 900 + b"\n" + b"y\n" * 100_000)
+    assert buffer.pending() > 200_000
+    count = 0
+    while buffer.next() is not None:
+        count += 1
+    assert count == 100_001
+    with pytest.raises(LineTooLong):
+        buffer.feed(b"y\n" * 100_000 + b"x" * 100_000)
+
+
+def test_a_line_that_somebody_holds_is_not_overwritten() -> None:
+    """A buffer that was lent keeps its bytes; reading goes on in another."""
+    buffer = LineBuffer()
+    buffer.feed(b"one\ntwo\nrest")
+    first = buffer.next()
+    second = buffer.next()
+    assert buffer.next() is None
+    buffer.lend()
+    buffer.feed(b" of it\n" + b"z" * 200_000 + b"\n")
+    third = buffer.next()
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert (bytes(first), bytes(second), bytes(third)) == (b"one", b"two", b"rest of it")
+
+
+def test_a_large_buffer_is_given_back() -> None:
+    """C050: an idle connection that once had a large message holds a small buffer again."""
+    buffer = LineBuffer()
+    buffer.feed(b"x" * (8 << 20) + b"\n")
+    assert len(bytes(buffer.next() or b"")) == 8 << 20
+    assert buffer.next() is None
+    assert buffer.pending() == 0
+    assert len(buffer.room()) <= SMALL

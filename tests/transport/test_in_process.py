@@ -1,0 +1,95 @@
+"""A server inside the daemon, behind the same channel as a process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+
+from mcphub.errors import JSONRPCError, TransportError
+from mcphub.transport.in_process import InProcessLink, open_in_process
+from tests.transport.peers import Recorder, clean
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+async def nothing_is_left() -> AsyncIterator[None]:
+    async with clean():
+        with anyio.fail_after(5):
+            yield
+
+
+def handler(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    if method == "refuse":
+        raise JSONRPCError(-32602, "not like this")
+    if method == "fault":
+        raise KeyError("boom")
+    return {"method": method, "params": params}
+
+
+def request(mid: Any, method: str, params: str = "{}") -> bytes:
+    return f'{{"jsonrpc":"2.0","id":{json.dumps(mid)},"method":"{method}","params":{params}}}\n'.encode()
+
+
+async def test_requests_and_their_answers() -> None:
+    """In order, each with its own id; an error of the handler is an answer; what is no request is not answered."""
+    recorder = Recorder()
+    async with open_in_process("x", {"x": handler}, recorder) as link:
+        assert isinstance(link, InProcessLink)
+        assert link.pid is None
+        assert await link.exit_code(0) is None
+        link.channel.send(request(1, "echo", '{"a":"\\u6f22"}'))
+        link.channel.send(request(2, "refuse")[:20], request(2, "refuse")[20:])
+        link.channel.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+        link.channel.send(request(3, "fault"))
+        link.channel.send(request("4", "echo"))
+        assert recorder.count == 0, "not within the call that sends"
+        await recorder.until(4)
+        answers = [json.loads(line) for line in recorder.lines]
+        assert [answer["id"] for answer in answers] == [1, 2, 3, "4"]
+        assert answers[0]["result"] == {"method": "echo", "params": {"a": "漢"}}
+        assert answers[1]["error"] == {"code": -32602, "message": "not like this"}
+        assert answers[2]["error"] == {"code": -32603, "message": "KeyError: 'boom'"}
+    assert recorder.reasons == [""]
+
+
+async def test_the_end() -> None:
+    """After it nothing is answered any more, and nothing raises."""
+    recorder = Recorder()
+    async with open_in_process("x", {"x": handler}, recorder) as link:
+        link.channel.send(request(1, "echo"))
+        link.channel.abort()
+        link.channel.abort()
+        link.channel.send(request(2, "echo"))
+        await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
+    assert recorder.lines == []
+    assert recorder.reasons == [""]
+
+
+async def test_a_receiver_that_raises() -> None:
+    """A fault in taking an answer closes this channel only, with the reason, and is reported."""
+
+    def fault(line: memoryview) -> None:
+        raise ValueError("boom")
+
+    recorder, reported = Recorder(fault), list[BaseException]()
+    async with open_in_process("x", {"x": handler}, recorder, reported.append) as link:
+        link.channel.send(request(1, "echo"))
+        assert await recorder.until_lost() == "internal error: ValueError: boom"
+        link.channel.send(request(2, "echo"))
+        await anyio.lowlevel.checkpoint()
+    assert [str(e) for e in reported] == ["boom"]
+    assert len(recorder.reasons) == 1
+
+
+async def test_a_name_that_the_daemon_does_not_have() -> None:
+    """An entry can be wrong here too."""
+    with pytest.raises(TransportError, match="cannot open the in-process server y") as error:
+        async with open_in_process("y", {"x": handler}, Recorder()):
+            pass
+    assert error.value.kind == "not_found"

@@ -1,0 +1,561 @@
+"""A byte stream of frames over sockets and pipes: what arrives, what is sent, and every way in which it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from mcphub.channel import Data
+from mcphub.transport import wire as module
+from mcphub.transport.framing import MAX_MESSAGE
+from mcphub.transport.wire import FRAME_BUDGET, Batch, Wire
+from tests.transport.peers import KINDS, Recorder, attach, clean, wired
+
+pytestmark = pytest.mark.anyio
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture(autouse=True)
+async def nothing_is_left() -> AsyncIterator[None]:
+    async with clean():
+        with anyio.fail_after(30):
+            yield
+
+
+# --- in ---------------------------------------------------------------------------------------------------------------
+
+
+@kinds
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
+async def test_lines_in_any_chunking(kind: str, chunk: int) -> None:
+    """C047: bytes are split at the newline and nowhere else, whatever pieces they come in."""
+    lines = [b"{}", "漢🙂—".encode(), b"x" * 300, b"last"]
+    recorder = Recorder()
+    async with wired(kind, recorder) as (wire, peer):
+        await peer.write(b"\n".join(lines) + b"\r\n", chunk)
+        await recorder.until(4)
+        assert recorder.lines == lines
+        assert wire.frames_in == 4
+
+
+@kinds
+async def test_the_end_with_half_a_line(kind: str) -> None:
+    """An orderly end tells no reason, once; what was not finished is nothing."""
+    recorder = Recorder()
+    async with wired(kind, recorder) as (wire, peer):
+        await peer.write(b"whole\nhal")
+        peer.close_writing()
+        await wire.closed.wait()
+        assert recorder.lines == [b"whole"]
+        assert recorder.reasons == [""]
+
+
+@kinds
+@pytest.mark.parametrize("chunk", [1000, 1 << 20])
+@pytest.mark.parametrize("over", [0, 1])
+async def test_the_limit_is_the_same_in_any_chunking(kind: str, chunk: int, over: int) -> None:
+    """C049: a line of the limit passes, one byte more closes the connection with the reason."""
+    limit, recorder = 200_000, Recorder()
+    async with wired(kind, recorder, limit=limit) as (wire, peer):
+        writing = peer.write(b"first\n" + b"x" * (limit + over) + b"\nnext\n", chunk)
+        if over:
+            try:
+                await writing
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            await wire.closed.wait()
+            assert recorder.lines == [b"first"]
+            assert recorder.reasons == ["a line is longer than 0 MiB"]
+        else:
+            await writing
+            await recorder.until(3)
+            assert [len(line) for line in recorder.lines] == [5, limit, 4]
+            assert recorder.reasons == []
+
+
+@kinds
+async def test_the_largest_message(kind: str) -> None:
+    """64 MiB pass in one line, and the connection goes on."""
+    recorder = Recorder(keep=False)
+    async with wired(kind, recorder) as (_, peer):
+        await peer.write(b"x" * MAX_MESSAGE + b"\nnext\n")
+        await recorder.until(2)
+
+
+@kinds
+async def test_an_endless_line(kind: str) -> None:
+    """C050: what came before it is delivered; memory stays near the limit; it is closed with the reason."""
+    limit, recorder = 4 << 20, Recorder()
+    block = b"A" * (1 << 18)
+    tracemalloc.start()
+    try:
+        async with wired(kind, recorder, limit=limit) as (wire, peer):
+            with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                await peer.write(b"valid\n" + block)
+                while True:
+                    await peer.write(block)
+            await wire.closed.wait()
+            assert tracemalloc.get_traced_memory()[1] < 4 * limit
+    finally:
+        tracemalloc.stop()
+    assert recorder.lines == [b"valid"]
+    assert recorder.reasons == ["a line is longer than 4 MiB"]
+
+
+@kinds
+async def test_a_flood_leaves_the_others_their_turns(kind: str) -> None:
+    """However much one peer has sent, at most the budget is handed on in one turn of the loop, in order."""
+    count = 10_000
+    recorder = Recorder()
+    loop = asyncio.get_running_loop()
+    async with wired(kind, recorder) as (wire, peer):
+        most, before, going = 0, 0, True
+
+        def turn() -> None:
+            nonlocal most, before
+            most, before = max(most, wire.frames_in - before), wire.frames_in
+            if going:
+                loop.call_soon(turn)
+
+        loop.call_soon(turn)
+        await peer.write(b"".join(b"%d\n" % n for n in range(count)))
+        await recorder.until(count)
+        going = False
+        assert recorder.lines == [b"%d" % n for n in range(count)]
+        assert most <= FRAME_BUDGET
+        await peer.write(b"after\n")
+        await recorder.until(count + 1)
+
+
+async def test_what_was_read_before_the_connection(kind: str = "sockets") -> None:
+    """Bytes that came while it was found out who attaches are handed on first, in the same portions."""
+    recorder = Recorder()
+    wire = Wire(Batch(), recorder)
+    wire.feed(b"".join(b"%d\n" % n for n in range(1000)))
+    assert recorder.count == FRAME_BUDGET
+    peer = await attach(kind, wire)
+    await peer.write(b"".join(b"%d\n" % n for n in range(1000, 1100)))
+    await recorder.until(1100)
+    assert recorder.lines == [b"%d" % n for n in range(1100)]
+    peer.close()
+    await wire.closed.wait()
+
+
+# --- out --------------------------------------------------------------------------------------------------------------
+
+
+@kinds
+async def test_answers_leave_when_the_read_is_handled(kind: str) -> None:
+    """What frames cause to be sent is written at the end of the read: each wire's own, in its order."""
+    batch, wires = Batch(), list[Wire]()
+
+    def answer(line: memoryview) -> None:
+        for wire in reversed(wires):
+            wire.send(b"got ", line, b"\n")
+
+    async with (
+        wired(kind, Recorder(), batch=batch) as (second, second_peer),
+        wired(kind, Recorder(answer), batch=batch) as (first, first_peer),
+    ):
+        wires += [first, second]
+        await first_peer.write(b"1\n2\n3\n")
+        for peer in (first_peer, second_peer):
+            assert await peer.lines(3) == [b"got 1", b"got 2", b"got 3"]
+
+
+@kinds
+async def test_sending_outside_a_read(kind: str) -> None:
+    """What a timer or a task sends leaves in the next turn; small and large parts keep their order."""
+    large = os.urandom(100_000).hex().encode()
+    async with wired(kind, Recorder()) as (wire, peer):
+        wire.send(b"a", b"b")
+        wire.send(b"c", memoryview(large), b"d", b"\n")
+        wire.send(b"e\n")
+        assert await peer.lines(2) == [b"abc" + large + b"d", b"e"]
+
+
+@kinds
+async def test_what_is_sent_before_the_connection_is_kept(kind: str) -> None:
+    """A greeting may be answered while the descriptors are still being attached."""
+    recorder = Recorder()
+    wire = Wire(Batch(), recorder)
+    wire.send(b"early\n")
+    await anyio.lowlevel.checkpoint()
+    peer = await attach(kind, wire)
+    assert await peer.lines(1) == [b"early"]
+    peer.close()
+    await wire.closed.wait()
+
+
+@kinds
+async def test_sending_after_the_end_does_nothing(kind: str) -> None:
+    """A channel that is gone drops what it gets, and never raises."""
+    recorder = Recorder()
+    async with wired(kind, recorder) as (wire, peer):
+        peer.close()
+        await wire.closed.wait()
+        wire.send(b"x\n")
+        wire.finish()
+        wire.close_writing()
+        wire.abort()
+        await anyio.lowlevel.checkpoint()
+    assert len(recorder.reasons) == 1
+
+
+@kinds
+async def test_a_peer_that_goes_between_two_writes(kind: str) -> None:
+    """C040: a broken pipe is an end like any other."""
+    recorder = Recorder()
+    async with wired(kind, recorder) as (wire, peer):
+        wire.send(b"one\n")
+        assert await peer.lines(1) == [b"one"]
+        peer.close()
+        for _ in range(10):
+            wire.send(b"two\n")
+            await anyio.lowlevel.checkpoint()
+        await wire.closed.wait()
+    assert len(recorder.reasons) == 1
+
+
+@pytest.mark.parametrize("kind", ["sockets", "pipes"])
+async def test_the_last_words_of_a_peer_that_does_not_listen_any_more(kind: str) -> None:
+    """C040: what it had written is still read; then it is cut off, with the reason, if it does not end by itself."""
+    recorder = Recorder()
+    async with wired(kind, recorder) as (wire, peer):
+        peer.close_reading()
+        wire.send(b"too late\n")
+        await peer.write(b"last words\n")
+        assert await recorder.until_lost() == "the peer closed its reading side"
+        assert recorder.lines == [b"last words"]
+        await wire.closed.wait()
+
+
+@pytest.mark.parametrize("kind", ["sockets", "pipes"])
+async def test_an_end_of_both_sides_is_orderly(kind: str) -> None:
+    """A program that exits closes both at once: which of the two is seen first makes no difference."""
+    recorder = Recorder()
+    async with wired(kind, recorder) as (wire, peer):
+        peer.close_reading()
+        await anyio.sleep(0.02)
+        peer.close_writing()
+        await wire.closed.wait()
+    assert recorder.reasons == [""]
+
+
+# --- a peer that does not read ----------------------------------------------------------------------------------------
+
+
+@kinds
+async def test_a_peer_that_does_not_read_is_not_read_either(kind: str) -> None:
+    """What it sent is answered when it reads again; until then its answers do not pile up beyond the bound."""
+    answer = b"x" * 65_535 + b"\n"
+    full_at, count = 1 << 20, 2000
+    waiting: list[int] = []
+
+    def respond(line: memoryview) -> None:
+        waiting.append(1)
+        wire.send(answer)
+
+    recorder = Recorder(respond, keep=False)
+    async with wired(kind, recorder, full_at=full_at) as (wire, peer):
+        await peer.write(b"ping\n" * count)
+        for _ in range(200):
+            await anyio.lowlevel.checkpoint()
+        # The bound, what the system holds, and what one flush may add.
+        assert recorder.count * len(answer) < full_at + (1 << 20) + module.FLUSH_EVERY * len(answer)
+        got = 0
+        while got < count * len(answer):
+            got += len(await peer.read())
+        assert recorder.count == count
+        await peer.write(b"ping\n")
+        await recorder.until(count + 1)
+
+
+@kinds
+async def test_an_upstream_is_read_whatever_it_takes(kind: str) -> None:
+    """A server that does not read its requests is `full`, and its answers still arrive."""
+    recorder = Recorder()
+    async with wired(kind, recorder, full_at=1 << 20, keep_reading=True) as (wire, peer):
+        while not wire.full:
+            wire.send(b"x" * 65_536)
+            await anyio.lowlevel.checkpoint()
+        await peer.write(b"answer\n")
+        await recorder.until(1)
+        while wire.full:
+            await peer.read()
+
+
+@kinds
+async def test_a_peer_that_never_reads_is_cut_off(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the last bound the connection is closed, with the reason, and frees what it held."""
+    monkeypatch.setattr(module, "ABORT_AT", 4 << 20)
+    recorder = Recorder()
+    async with wired(kind, recorder) as (wire, _):
+        while not recorder.reasons:
+            wire.send(b"x" * (1 << 20))
+            await anyio.lowlevel.checkpoint()
+        await wire.closed.wait()
+        assert "MiB of answers were not read" in recorder.reasons[0]
+
+
+@kinds
+async def test_a_peer_that_ended_and_never_reads(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was answered before its end is kept for a while, not for ever."""
+    monkeypatch.setattr(module, "LINGER", 0.05)
+    recorder = Recorder()
+    async with wired(kind, recorder) as (wire, peer):
+        wire.send(b"x" * (4 << 20))
+        await anyio.lowlevel.checkpoint()
+        peer.close_writing()
+        await wire.closed.wait()
+        assert recorder.reasons == [""]
+
+
+@kinds
+async def test_a_peer_that_ended_and_reads_slowly(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as somebody takes the answers, they are written to the last byte."""
+    monkeypatch.setattr(module, "LINGER", 0.05)
+    recorder = Recorder()
+    async with wired(kind, recorder) as (wire, peer):
+        wire.send(b"x" * (4 << 20))
+        await anyio.lowlevel.checkpoint()
+        peer.close_writing()
+        assert await recorder.until_lost() == ""
+        got = 0
+        while data := await peer.read(1 << 17):
+            got += len(data)
+            await anyio.sleep(0.005)
+        assert got == 4 << 20
+        await wire.closed.wait()
+
+
+# --- views ------------------------------------------------------------------------------------------------------------
+
+
+class Keeping(asyncio.WriteTransport):
+    """A transport that never gets rid of anything and keeps what it was given, as asyncio's do from Python 3.12 on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Data] = []
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self.kept))
+
+    def write(self, data: Any) -> None:
+        self.kept.append(data)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@kinds
+@pytest.mark.parametrize("size", [40_000, 300_000])
+async def test_a_transport_may_keep_views(kind: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was passed on as a view is unchanged however much is read after it into the same place."""
+    monkeypatch.setattr(module, "_KEEPS_VIEWS", True)
+    batch, slow, transport = Batch(), Recorder(), Keeping()
+    reader = Wire(batch, slow)
+    reader.pair_with(transport)
+    recorder = Recorder(lambda line: reader.send(b"got ", line, b"\n"))
+    count = 40
+    async with wired(kind, recorder, batch=batch) as (_, peer):
+        for n in range(count):
+            await peer.write(b"%d" % (n % 10) * size + b"\n" + b"small\n" * (n % 3), 50_000)
+        await recorder.until(count + sum(n % 3 for n in range(count)))
+    assert any(isinstance(part, memoryview) for part in transport.kept)
+    sent = b"".join(bytes(part) for part in transport.kept).splitlines()
+    assert sent == [b"got " + line for line in recorder.lines]
+
+
+@kinds
+async def test_a_slow_reader_gets_what_was_meant(kind: str) -> None:
+    """The same over a real transport of this Python, whichever way it keeps what it could not write."""
+    batch, size, count = Batch(), 50_000, 60
+    async with wired(kind, Recorder(), batch=batch, keep_reading=True) as (slow, slow_peer):
+        recorder = Recorder(lambda line: slow.send(b"got ", line, b"\n"))
+        async with wired(kind, recorder, batch=batch) as (_, peer):
+            for n in range(count):
+                await peer.write(b"%d" % (n % 10) * size + b"\n", 20_000)
+            await recorder.until(count)
+            lines = await slow_peer.lines(count)
+    assert lines == [b"got " + line for line in recorder.lines]
+
+
+# --- ends -------------------------------------------------------------------------------------------------------------
+
+
+@kinds
+async def test_a_receiver_that_raises(kind: str) -> None:
+    """A fault in handling one frame closes that connection only; it is reported, and the reason says what it was."""
+    batch, reported = Batch(), list[BaseException]()
+
+    def fault(line: memoryview) -> None:
+        if bytes(line) == b"bad":
+            other.send(b"before the fault\n")
+            raise KeyError("boom")
+
+    recorder, neighbour = Recorder(fault), Recorder()
+    async with (
+        wired(kind, neighbour, batch=batch) as (other, other_peer),
+        wired(kind, recorder, batch=batch, on_error=reported.append) as (wire, peer),
+    ):
+        await peer.write(b"good\nbad\nnever\n")
+        await wire.closed.wait()
+        assert recorder.lines == [b"good"]
+        assert recorder.reasons == ["internal error: KeyError: 'boom'"]
+        assert [type(e) for e in reported] == [KeyError]
+        assert await other_peer.lines(1) == [b"before the fault"]
+        await other_peer.write(b"alive\n")
+        await neighbour.until(1)
+
+
+@kinds
+async def test_a_receiver_that_raises_at_the_end(kind: str) -> None:
+    """Also the last call cannot keep a connection from being closed."""
+
+    class Faulty(Recorder):
+        def lost(self, reason: str) -> None:
+            super().lost(reason)
+            raise RuntimeError("boom")
+
+    reported: list[BaseException] = []
+    recorder = Faulty()
+    async with wired(kind, recorder, on_error=reported.append) as (wire, peer):
+        peer.close()
+        await wire.closed.wait()
+    assert [str(e) for e in reported] == ["boom"]
+    assert len(recorder.reasons) == 1
+
+
+@kinds
+async def test_finish_writes_what_is_queued(kind: str) -> None:
+    """An orderly end from our side: the peer gets everything, then the end."""
+    recorder = Recorder()
+    async with wired(kind, recorder) as (wire, peer):
+        large = b"x" * 3_000_000 + b"\n"
+        wire.send(large)
+        wire.finish()
+        wire.send(b"not any more\n")
+        assert await peer.rest() == large
+        await wire.closed.wait()
+    assert recorder.reasons == [""]
+
+
+@kinds
+async def test_finish_with_a_peer_that_does_not_read(kind: str) -> None:
+    """Whoever asked for the end decides how long it may take."""
+    recorder = Recorder()
+    async with wired(kind, recorder) as (wire, _):
+        wire.send(b"x" * 3_000_000)
+        wire.finish()
+        with anyio.move_on_after(0.05) as waited:
+            await wire.closed.wait()
+        assert waited.cancelled_caught
+        wire.abort()
+        await wire.closed.wait()
+    assert len(recorder.reasons) == 1
+
+
+@kinds
+@pytest.mark.parametrize("queued", [0, 3_000_000])
+async def test_abort_and_finish_in_any_number(kind: str, queued: int) -> None:
+    """An end that is asked for again and again is one end."""
+    for ends in ("aa", "fa", "af", "ff", "faa", "afa"):
+        recorder = Recorder()
+        async with wired(kind, recorder) as (wire, _):
+            wire.send(b"x" * queued)
+            for end in ends:
+                wire.abort() if end == "a" else wire.finish()
+        assert len(recorder.reasons) == 1, ends
+
+
+@pytest.mark.parametrize("end", [Wire.abort, Wire.finish])
+async def test_an_end_before_the_connection(end: Callable[[Wire], None]) -> None:
+    """Whoever waits for `closed` of a wire that was never connected waits for nothing."""
+    recorder = Recorder()
+    wire = Wire(Batch(), recorder)
+    end(wire)
+    await wire.closed.wait()
+    assert recorder.reasons == [""]
+
+
+@kinds
+async def test_a_wire_that_has_ended_before_it_is_connected(kind: str) -> None:
+    """What was fed first may end it; the descriptors that come then are closed."""
+
+    def fault(line: memoryview) -> None:
+        raise ValueError("boom")
+
+    recorder = Recorder(fault)
+    wire = Wire(Batch(), recorder)
+    wire.feed(b"x\n")
+    assert recorder.reasons == ["internal error: ValueError: boom"]
+    peer = await attach(kind, wire)
+    assert await peer.rest() == b""
+    peer.close()
+    await wire.closed.wait()
+
+
+@kinds
+async def test_a_peer_that_is_gone_before_it_is_connected(kind: str) -> None:
+    """A program that exits at once is an orderly end, and both sides are closed before `closed` is set."""
+    for _ in range(5):
+        recorder = Recorder()
+        wire = Wire(Batch(), recorder)
+        peer = await attach(kind, wire)
+        peer.close()
+        await wire.closed.wait()
+        assert recorder.reasons == [""]
+
+
+@kinds
+async def test_close_writing_leaves_the_last_words(kind: str) -> None:
+    """End of file for the peer, whose answer to that is still read."""
+    recorder = Recorder()
+    async with wired(kind, recorder) as (wire, peer):
+        wire.send(b"bye\n")
+        wire.close_writing()
+        assert await peer.rest() == b"bye\n"
+        await peer.write(b"last words\n")
+        peer.close_writing()
+        await wire.closed.wait()
+        assert recorder.lines == [b"last words"]
+        assert recorder.reasons == [""]
+
+
+@kinds
+async def test_one_wire_ends_others_in_the_middle_of_a_write(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that is cut off while all are flushed makes others be told, in the same flush."""
+    monkeypatch.setattr(module, "ABORT_AT", 2 << 20)
+    batch = Batch()
+
+    class Telling(Recorder):
+        def lost(self, reason: str) -> None:
+            super().lost(reason)
+            other.send(b"the neighbour is gone\n")
+
+    async with (
+        wired(kind, Recorder(), batch=batch) as (other, other_peer),
+        wired(kind, Telling(), batch=batch) as (wire, _),
+    ):
+        other.send(b"one\n")
+        wire.send(b"x" * (4 << 20))
+        assert await other_peer.lines(2) == [b"one", b"the neighbour is gone"]
+        await wire.closed.wait()
