@@ -19,10 +19,7 @@ HELD_ELSEWHERE = {
     "channel.py": "protocols without code; mypy holds them, tests/transport runs them",
     "errors.py": "exception classes without branches, raised in every package's tests",
     "status.py": "types only; mypy holds them, tests/control and tests/e2e read them",
-    "daemon.py": "wires the packages; tests/e2e runs it as a process",
-    "hub.py": "answers from a running daemon; every test of tests/e2e reads it over the control socket",
-    "sessions/bridge.py": "a program of its own; tests/e2e/test_connect.py runs it with every kind of stdin and stdout",
-    "sessions/handover.py": "takes descriptors of another process; tests/e2e/test_connect.py hands them over",
+    "transport/link.py": "a protocol and a record; tests/transport/test_stdio.py and its like open them",
 }
 
 #: Names that say nothing about what is inside.

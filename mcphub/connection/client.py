@@ -125,6 +125,7 @@ class Client:
         self._troubled = False
         #: Requests that the server's last session did not act on, with who waits for them.
         self.returned: dict[int, Waiter] = {}
+        self._carried: set[int] = set()
 
     def use(self, channel: Channel) -> None:
         self.channel = channel
@@ -297,8 +298,10 @@ class Client:
         if waiter is None:
             return
         if kind == "session":
-            self.returned[request_id] = waiter
-            return
+            if request_id not in self._carried:
+                self.returned[request_id] = waiter
+                return
+            kind, message = "refused", "its session was over, and then the next one too"
         self._strikes = self._strikes.failed(kind)
         self._troubled = self._troubled or self._strikes is not strikes.NONE
         waiter.unanswered(kind, message)
@@ -312,6 +315,7 @@ class Client:
     def carry_on(self, request_id: int, waiter: Waiter, frame: bytes) -> None:
         """Send a request that another connection to this server gave back, under the id it had."""
         self._pending.waiting[request_id] = waiter
+        self._carried.add(request_id)
         if isinstance(waiter, Mover):
             waiter.moved(self)
         self.send(frame)

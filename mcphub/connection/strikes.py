@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 #: Failures in a row that are enough.
-ENOUGH = 3.0
-#: What an answer leaves of the failures before it. With half of the requests failing, the seventh failure is enough;
-#: with a third of them, none is.
-KEPT = 0.7
+IN_A_ROW = 3
+#: Failures among answers that are enough, each answer leaving so much of those before it: with half of the requests
+#: failing the eleventh failure is enough, with a third of them none is.
+AMONG_ANSWERS = 4.5
+KEPT = 0.8
 #: Kinds of `unanswered` that speak of the way to the server; a wait that ended here does not, and a refusal is as good
 #: as an answer.
 COUNTED = frozenset(["lost", "unreachable", "tls", "status", "no_response"])
@@ -21,24 +22,25 @@ HEARD = frozenset(["refused", "rate_limited", "needs_auth", "unreadable"])
 
 @dataclass(frozen=True, slots=True)
 class Strikes:
-    """What is remembered of earlier requests; 0 = nothing."""
+    """What is remembered of earlier requests; NONE = nothing."""
 
+    row: int = 0
     score: float = 0.0
 
     @property
     def enough(self) -> bool:
-        return self.score >= ENOUGH
+        return self.row >= IN_A_ROW or self.score >= AMONG_ANSWERS
 
     def failed(self, kind: str) -> Strikes:
         """After a request that ended without an answer; `kind` as in channel.Receiver.unanswered."""
         if kind in COUNTED:
-            return Strikes(self.score + 1.0)
+            return Strikes(self.row + 1, self.score + 1.0)
         return self.answered() if kind in HEARD else self
 
     def answered(self) -> Strikes:
         """After a real answer of the server, whatever it says."""
         score = self.score * KEPT
-        return Strikes(score) if score >= 0.1 else NONE
+        return Strikes(0, score) if score >= 0.1 else NONE
 
 
 NONE = Strikes()

@@ -293,6 +293,8 @@ class Worker:
         self.client = client
         self.totals = dict(self.counters())
         self.client = None
+        if self._carried is None or self._carried[0] is not client:
+            _refuse(client)  # what its session gave back is for nobody now
 
     async def _open_and_serve(self, generation: int) -> None:
         # A pinned era is not searched for: a refusal is final.
@@ -397,10 +399,7 @@ class Worker:
     def _give_up_carried(self) -> None:
         carried, self._carried = self._carried, None
         if carried is not None:
-            before, _ = carried
-            while before.returned:
-                _, waiter = before.returned.popitem()
-                waiter.unanswered("refused", "its session was over, and another one cannot be had")
+            _refuse(carried[0])
 
     def _take_tools(self, tools: tuple[bytes, ...]) -> None:
         if tools != self.tools or not self.listed:
@@ -503,9 +502,8 @@ class Worker:
         methods = tuple(sorted(self._reshelve))
         self._reshelve.clear()
         try:
-            shelf, warnings = await handshake.list_shelf(
-                client, self.facts.capabilities, methods, self.spec.startup_timeout
-            )
+            patience = self.spec.startup_timeout / 2 / len(SHELF)
+            shelf, warnings = await handshake.list_shelf(client, self.facts.capabilities, methods, patience)
         except TransportError as e:
             if not client.over:
                 self._log("warning", f"{self.name}: what has changed cannot be listed, the old lists are kept: {e}")
@@ -628,6 +626,12 @@ class _Slot:
         if self._held:
             self._held = False
             self._limiter.release_on_behalf_of(self)
+
+
+def _refuse(client: Client) -> None:
+    while client.returned:
+        _, waiter = client.returned.popitem()
+        waiter.unanswered("refused", "its session was over, and another one cannot be had")
 
 
 def _era_of(spec: ServerSpec) -> Era | None:

@@ -506,6 +506,10 @@ class Gateway:
         workers = {name: self._workers.get(key) for name, key in self.seen(agent.workspace, agent.view).items()}
         return merge_instructions({n: w.facts.instructions for n, w in workers.items() if w is not None and w.facts})
 
+    def _lasting(self, agent: Agent) -> Agent:
+        """The agent as it joined: over HTTP one request's answer may stand in for it, which ends before it does."""
+        return next((joined for joined in self.agents if joined == agent), agent)
+
     def _subscribe(self, agent: Agent, method: str, mid: bytes, raw: Raw) -> None:
         uri = _object(raw).get("uri") if raw else None
         if not isinstance(uri, str):
@@ -513,7 +517,7 @@ class Gateway:
         elif method == "resources/unsubscribe":
             self._watching.unwatch(agent, uri)
             agent.send(jsonrpc.result_frame(mid, b"{}"))
-        elif self._watching.watch(agent, b"", uri) is not None:
+        elif self._watching.watch(self._lasting(agent), b"", uri) is not None:
             agent.send(jsonrpc.result_frame(mid, b"{}"))
         else:
             text = f"{uri[:256]} cannot be subscribed to: no one server has it, or its server does not offer that"

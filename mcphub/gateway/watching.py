@@ -86,7 +86,7 @@ class Watching:
             return None
         lead = leads[0]
         worker = self._workers.get(lead.key)
-        held = sum(len(leads) for holder, leads in self._held.items() if holder[0] is agent)
+        held = sum(len(leads) for holder, leads in self._held.items() if holder[0] == agent)
         if worker is None or not offers(worker) or held >= MAX_WATCHED:
             return None
         server = self._servers.setdefault(lead.key, _Server())
@@ -123,7 +123,7 @@ class Watching:
             self._release((agent, mid), lead)
 
     def left(self, agent: Watcher) -> None:
-        for _, mid in [holder for holder in self._held if holder[0] is agent]:
+        for _, mid in [holder for holder in self._held if holder[0] == agent]:
             self.end(agent, mid)
 
     def _release(self, holder: _Holder, lead: Lead) -> None:

@@ -22,7 +22,7 @@ MAX_HEAD = 64 * 1024
 HEAD_TIMEOUT = 10.0
 #: Seconds that a client may leave an answer unread.
 STALL_TIMEOUT = 60.0
-#: Parts of an answer from this size on are written as they are; smaller ones are joined first.
+#: Parts of an answer are joined up to this size.
 LARGE = 1 << 15
 
 _NOT_HTTP = (400, "cannot read the request: it is not HTTP")
@@ -67,20 +67,20 @@ class _Joining:
     def write(self, data: bytes) -> None:
         if not self._held:
             self._held = data
-            self._loop.call_soon(self._flush)
-        elif len(data) < LARGE:
+            self._loop.call_soon(self.flush)
+        elif len(self._held) + len(data) < LARGE:
             self._held += data
         else:
-            self._flush()
+            self.flush()
             self._transport.write(data)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         held, self._held = self._held, b""
         if held:
             self._transport.write(held)
 
     def close(self) -> None:
-        self._flush()
+        self.flush()
         self._transport.close()
 
     def is_closing(self) -> bool:
@@ -171,6 +171,12 @@ class Connection(HttpToolsProtocol):
         """Whether the whole body of the present request has come."""
         return not self.cycle.more_body
 
+    def shutdown(self) -> None:
+        """End this connection once its present answer is written."""
+        if self._joining is not None:
+            self._joining.flush()
+        super().shutdown()
+
     def send_400_response(self, msg: str) -> None:
         """Called by uvicorn for whatever the parser, or a callback of it, refused."""
         self._refuse(*self._refused)
@@ -203,6 +209,8 @@ class Connection(HttpToolsProtocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
             self._let_go()
+        if self._joining is not None:
+            self._joining.flush()
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             body = self._terms.refusal(status, message)
             self.transport.write(

@@ -5,11 +5,16 @@ It must not know what is asked. A hang-up can only be heard once the body is in,
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mcphub.httpserver.connection import Connection
 from mcphub.httpserver.document import Refusal, send_json
+
+if TYPE_CHECKING:
+    # Whoever only wraps an application needs not wait for uvicorn's import, which is long.
+    from mcphub.httpserver.connection import Connection
 
 #: Bytes of one request body.
 MAX_BODY = 64 * 1024 * 1024

@@ -130,7 +130,9 @@ class Probe:
         if self._late is not None:
             late, self._late = self._late, None
             return self.discovered(late)
-        older = _older(_versions(data.get("supported") if isinstance(data, dict) else None) or [])
+        named = _versions(data.get("supported") if isinstance(data, dict) else None)
+        # Some servers name them in words only; the one that was asked for may stand among these.
+        older = _older(named if named is not None else [v for v in LEGACY if v in message and v != LATEST_LEGACY])
         if older is not None and older.version != LATEST_LEGACY and not self._asked_older:
             self._asked_older = True
             return older

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 
 import anyio
 import anyio.abc
@@ -32,6 +33,7 @@ from mcphub.sessions.http_request import (
     Head,
     Message,
     Refused,
+    arguments_differ,
     on_one_line,
     read_head,
     read_message,
@@ -222,6 +224,13 @@ class HttpEndpoint:
             self._passing[agent] = answer
             self._gateway.join(agent)
             try:
+                route = agent.toolset.routes.get(message.tool)
+                if route is not None:
+                    schema = dict(route.definition.members)[b'"inputSchema"']
+                    refused = arguments_differ(head, schema, message.arguments)
+                    if refused is not None:
+                        await _refuse_message(send, replace(message, refusal=refused))
+                        return
                 self._gateway.dispatch(agent, memoryview(body))
                 await answer.write(send, lambda code: _MODERN_STATUS.get(code, 200))
             finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hmac
 import re
 from collections.abc import Iterable, Mapping
@@ -19,21 +20,13 @@ import msgspec
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.envelope import CAPABILITIES_KEY, VERSION_KEY, InvalidMeta, UnsupportedVersion, read_request_meta
 from mcphub.protocol.jsonrpc import EMPTY, UNSET, NotAMessage, Raw
+from mcphub.protocol.mirrored import NAMED, BadAnnotation, Table, custom, table_of
 from mcphub.protocol.versions import MODERN
 
 VERSION_HEADER = "mcp-protocol-version"
 SESSION_HEADER = "mcp-session-id"
 METHOD_HEADER = "mcp-method"
 NAME_HEADER = "mcp-name"
-#: Which member of the params the header Mcp-Name repeats.
-NAMED_BY = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
-}
 METHODS = "POST, GET, DELETE"
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -98,14 +91,17 @@ def read_head(
             value = f"{headers[name]}, {value}"
         headers[name] = value
     if "origin" in headers and not _ORIGIN(headers["origin"]):
-        return Refused(403, "cannot answer a page of another origin: only localhost, 127.0.0.1 and [::1] may ask")
+        text = "cannot answer a page of another origin: only localhost, 127.0.0.1 and [::1] may ask"
+        return Refused(403, text, {"connection": "close"})
     if token is not None and not _HOST(headers.get("host", "")):
-        return Refused(403, "cannot answer for this Host: only localhost, 127.0.0.1 and [::1] are served here")
+        text = "cannot answer for this Host: only localhost, 127.0.0.1 and [::1] are served here"
+        return Refused(403, text, {"connection": "close"})
     prefixed = _TOKEN(path)
     where = _PATH(prefixed[2] if prefixed else path)
     if token is not None and not _brings(token, prefixed[1] if prefixed else None, headers.get("authorization", "")):
         text = "cannot answer without the token: use the URL that `mcphub connect --print-url` prints"
-        return Refused(401, text, {"www-authenticate": 'Bearer realm="mcphub"'})
+        # Whoever is not let in keeps no connection either.
+        return Refused(401, text, {"www-authenticate": 'Bearer realm="mcphub"', "connection": "close"})
     if where is None:
         text = "there is no such path: agents are served at /mcp, /mcp/w/WORKSPACE, and /s/SERVER below either"
         return Refused(404, text)
@@ -152,7 +148,8 @@ Kind = Literal["request", "notification", "response", "batch", "unreadable"]
 class Message:
     """A body. `mid` is its id as JSON, b"null" = none; `modern`: it says that it is of that era.
 
-    `refusal` is an error (code, text) that comes before anything else is looked at, None = nothing is wrong.
+    `refusal` is an error (code, text) that comes before anything else is looked at, None = nothing is wrong. Of a
+    modern tool call `tool` is its name and `arguments` a view into the body.
     """
 
     kind: Kind
@@ -160,6 +157,8 @@ class Message:
     method: str = ""
     modern: bool = False
     refusal: tuple[int, str] | None = None
+    tool: str = ""
+    arguments: Raw | None = None
 
 
 HEADER_MISMATCH = -32020
@@ -196,8 +195,11 @@ def read_message(body: bytes, head: Head) -> Message:
     if env.id is UNSET:
         return Message("notification", method=env.method, modern=modern)
     mid = jsonrpc.encode_id(env.id)
-    refusal = _modern_refusal(env.method, params, raw_meta, head) if modern else None
-    return Message("request", mid, env.method, modern, refusal)
+    if not modern:
+        return Message("request", mid, env.method)
+    refusal = _modern_refusal(env.method, params, raw_meta, head)
+    tool = _text(params.get("name", EMPTY)) if env.method == "tools/call" else ""
+    return Message("request", mid, env.method, True, refusal, tool, params.get("arguments", EMPTY))
 
 
 def _modern_refusal(method: str, params: Mapping[str, Raw], raw_meta: Raw, head: Head) -> tuple[int, str] | None:
@@ -213,7 +215,7 @@ def _modern_refusal(method: str, params: Mapping[str, Raw], raw_meta: Raw, head:
     found = (
         _differs(head, VERSION_HEADER, "MCP-Protocol-Version", version)
         or _differs(head, METHOD_HEADER, "Mcp-Method", method)
-        or _name_differs(head, params.get(NAMED_BY.get(method, ""), EMPTY))
+        or _name_differs(head, params.get(NAMED.get(method, ""), EMPTY))
     )
     if found:
         return HEADER_MISMATCH, f"Header mismatch: {found}"
@@ -233,17 +235,60 @@ def _differs(head: Head, name: str, shown: str, value: str) -> str:
     return ""
 
 
-def _name_differs(head: Head, raw: Raw) -> str:
+def _text(raw: Raw) -> str:
+    """A string of the body; "" where there is none: what is wrong with it is said by who reads it."""
     try:
-        value = _string(raw)
+        return _string(raw)
     except msgspec.DecodeError:
-        return ""  # nothing to repeat; what is wrong with the body is said by who reads it
-    found = head.headers.get(NAME_HEADER)
-    if found is not None and NAME_HEADER not in head.twice and (decoded := unwrapped(found)) != value:
-        if decoded is None:
-            return "the Mcp-Name header holds characters that it must not, or broken base64"
-        return f"the Mcp-Name header value {decoded[:SHOWN]!r} does not match the body's {value[:SHOWN]!r}"
-    return "" if found is not None and NAME_HEADER not in head.twice else _differs(head, NAME_HEADER, "Mcp-Name", value)
+        return ""
+
+
+def _name_differs(head: Head, raw: Raw) -> str:
+    value = _text(raw)
+    return _wrapped_differs(head, NAME_HEADER, "Mcp-Name", value) if value else ""
+
+
+def _wrapped_differs(head: Head, name: str, shown: str, value: str) -> str:
+    """As `_differs`, of a header whose value may be wrapped."""
+    found = head.headers.get(name)
+    if found is None or name in head.twice:
+        return _differs(head, name, shown, value)
+    decoded = unwrapped(found)
+    if decoded is None:
+        return f"the {shown} header holds characters that it must not, or broken base64"
+    if decoded != value:
+        return f"the {shown} header value {decoded[:SHOWN]!r} does not match the body's {value[:SHOWN]!r}"
+    return ""
+
+
+def arguments_differ(head: Head, schema: bytes, arguments: Raw | None) -> tuple[int, str] | None:
+    """What is wrong with the Mcp-Param headers of a call of a tool with this inputSchema; None = nothing."""
+    table = _table(schema)
+    if not table:
+        return None
+    expected = {name.decode().lower(): unwrapped(value.decode()) for name, value in custom(table, arguments or EMPTY)}
+    for header in table.values():
+        shown = header.decode()
+        name = shown.lower()
+        value = expected.get(name)
+        if value is not None:
+            found = _wrapped_differs(head, name, shown, value)
+        else:
+            found = f"the {shown} header came without such an argument" if name in head.headers else ""
+        if found:
+            return HEADER_MISMATCH, f"Header mismatch: {found}"
+    return None
+
+
+@functools.lru_cache(maxsize=1000)
+def _table(schema: bytes) -> Table:
+    """Which arguments stand in headers too; none where an annotation is not valid, since nobody mirrors then."""
+    if b"mcp-header" not in schema and b"\\u00" not in schema:
+        return {}
+    try:
+        return table_of(msgspec.json.decode(schema))
+    except (BadAnnotation, msgspec.DecodeError, RecursionError):
+        return {}
 
 
 def unwrapped(value: str) -> str | None:

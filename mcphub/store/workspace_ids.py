@@ -70,6 +70,7 @@ class WorkspaceIds:
             if self._directories.get(digest[:DIGITS]) == directory:
                 return digest[:DIGITS]
             atomicfile.update(self._path, change)
+            self.problem = ""
             return found[0]
 
 

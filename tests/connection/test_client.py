@@ -459,3 +459,80 @@ async def test_batches_where_they_were_not_agreed(fields: dict[str, Any]) -> Non
     say(client, {"id": 2, "result": {}})
     assert other.told == [b"{}"]
     assert not wire.aborted
+
+
+# --- channels on which each request travels by itself -----------------------------------------------------------------
+
+
+class Moving(Call):
+    """A waiter whose request may be sent again elsewhere."""
+
+    def moved(self, client: Client) -> None:
+        self.told.append(client)
+
+
+def fails(client: Client, kind: str) -> Call:
+    waiter = call(client)
+    client.unanswered(client.next_id() - 1, kind, "x")
+    return waiter
+
+
+async def test_a_request_that_will_not_be_answered() -> None:
+    """Its waiter is told once, and nobody of a request that is over."""
+    client, _, _ = opened()
+    assert fails(client, "lost").told == [("lost", "x")]
+    client.unanswered(1, "lost", "x")
+    client.unanswered(99, "lost", "x")
+
+
+@pytest.mark.parametrize(
+    ("sequence", "out"),
+    [("RRR", True), ("RRTR", False), ("RTRTRT", False), ("RLRLR", True), ("RHRHR", False), ("LLLLLL", False)],
+)
+async def test_strikes(sequence: str, out: bool) -> None:
+    """C086: three failures of the way in a row end the connection with the reason; an answer, isError too, resets; a
+    wait that ended here counts neither way."""
+    client, wire, _ = opened()
+    for step in sequence:
+        if step == "T":
+            waiter = call(client)
+            say(client, {"id": client.next_id() - 1, "result": {"isError": True}})
+            assert len(waiter.told) == 1
+        elif step == "L":
+            call(client)
+            assert client.withdraw(client.next_id() - 1, "no longer needed")
+        else:
+            fails(client, {"R": "lost", "H": "refused"}[step])
+    assert wire.aborted == out
+    assert ("failed" in client.gone) == out
+
+
+async def test_no_strikes_before_the_handshake_is_over() -> None:
+    """An attempt that fails says so by itself."""
+    client, wire, _ = opened(ready=False)
+    for _ in range(5):
+        fails(client, "unreachable")
+    assert not wire.aborted
+
+
+async def test_requests_of_a_session_that_is_over() -> None:
+    """C065: they are kept, can be withdrawn, and go on under their ids on another connection, which uses none of them
+    again; nobody hears of the move but who waits."""
+    old, _, _ = opened()
+    kept, dropped = call(old, Moving()), call(old, Moving())
+    for mid in (1, 2):
+        old.unanswered(mid, "session", "x")
+    old.lost("gone")
+    assert kept.told == dropped.told == []
+    assert old.withdraw(2, "not wanted")
+    assert list(old.returned) == [1]
+
+    new, wire, _ = opened()
+    new.continue_after(1)
+    new.carry_on(1, old.returned[1], b'{"the":"frame"}\n')
+    assert wire.frames == [b'{"the":"frame"}\n']
+    other = call(new)
+    assert wire.sent[-1]["id"] == 2
+    say(new, {"id": 1, "result": {}})
+    assert kept.told == [new, b"{}"]
+    assert other.told == []

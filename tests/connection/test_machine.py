@@ -194,3 +194,22 @@ def test_there_are_five_states() -> None:
     """There is no sixth."""
     assert {s.__name__ for s in get_args(State)} == {"Disabled", "Pending", "Connected", "NeedsAuth", "Failed"}
     assert {type(s) for s in EVERY} == set(get_args(State))
+
+
+EXPIRED = Fault(FaultKind.SESSION_EXPIRED, "serve", "no session")
+
+
+def test_a_session_that_expired() -> None:
+    """C065: another session is begun at once, however young the connection was; not a second time in a row."""
+    renewed = after(after(Connected(NOW - 1, 2), Lost(7, EXPIRED)), Opened(7))
+    assert after(Connected(NOW - 1, 2), Lost(7, EXPIRED)) == Pending(0, NOW, EXPIRED)
+    assert renewed == Connected(NOW, 0, renewed=True)
+    assert after(renewed, Lost(7, EXPIRED)) == Pending(1, NOW + 1, EXPIRED)
+    assert after(Connected(NOW - 30, 0, renewed=True), Lost(7, EXPIRED)) == Pending(0, NOW, EXPIRED)
+
+
+@pytest.mark.parametrize(("retry_after", "delay"), [(0.5, 1.0), (7.0, 7.0), (3600.0, 3600.0)])
+def test_a_server_that_wants_to_be_left_alone(retry_after: float, delay: float) -> None:
+    """C075: what it asks for is the least delay, never less than the usual one."""
+    busy = Fault(FaultKind.HTTP_UNAVAILABLE, "handshake", "503", retry_after=retry_after)
+    assert after(FIRST, Faulted(7, busy)) == Pending(1, NOW + delay, busy)

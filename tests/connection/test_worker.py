@@ -14,15 +14,19 @@ import psutil
 import pytest
 
 from mcphub.connection import handshake
+from mcphub.connection import worker as module
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.faults import FaultKind
 from mcphub.connection.handshake import Ignored
-from mcphub.connection.machine import Asked, Connected, Disabled, Pending, TurnedOff
+from mcphub.connection.machine import Asked, Connected, Disabled, Failed, NeedsAuth, Pending, TurnedOff
 from mcphub.connection.worker import Worker
 from mcphub.errors import JSONRPCError
-from mcphub.spec import InProcessSpec, Origin, Scope, ServerSpec
+from mcphub.protocol.envelope import HUB_META_MEMBER
+from mcphub.spec import HttpSpec, InProcessSpec, Origin, Scope, Secret, ServerSpec
 from mcphub.transport.link import Surroundings
 from tests.connection.workers import Bench, eventually, fake, methods, received, starts, surroundings, working
+from tests.fakes.ordinary_mcp import OrdinaryMcp
+from tests.fakes.rude_http import CLOSE, NEVER, Reply, RudeHttp, body, empty, raw, stream
 from tests.transport.peers import clean, descriptors
 
 pytestmark = pytest.mark.anyio
@@ -542,3 +546,287 @@ async def test_what_is_odd_is_counted_over_all_connections(around: Surroundings)
         await bench.failed()
         await bench.until(lambda w: w.pid is None)
         assert bench.worker.counters()["noise"] == 4
+
+
+# --- remote servers ---------------------------------------------------------------------------------------------------
+
+
+def remote(url: str, headers: dict[str, str] | None = None, **more: Any) -> ServerSpec:
+    secrets = {name: Secret(value) for name, value in (headers or {}).items()}
+    return ServerSpec("far", Origin(Scope.USER, "/mcp.json", "far"), HttpSpec(Secret(url), secrets, url), **more)
+
+
+class Call:
+    """A call of an agent, as far as a worker is concerned."""
+
+    def __init__(self) -> None:
+        self.deadline = self.hard = float("inf")
+        self.idle = 600.0
+        self.told: list[str] = []
+        self.done = anyio.Event()
+
+    def answered(self, env: Any) -> None:
+        self.told.append("error" if env.error else "answered")
+        self.done.set()
+
+    def unanswered(self, kind: str, message: str) -> None:
+        self.told.append(kind)
+        self.done.set()
+
+    def progressed(self, params: Any) -> None:
+        pass
+
+    def moved(self, client: Any) -> None:
+        self.told.append("moved")
+
+
+def start_call(bench: Bench) -> Call:
+    call = Call()
+    client = bench.worker.client
+    assert client is not None
+    tail = HUB_META_MEMBER if client.era == "modern" else b""
+    client.call_tool(call, b'"echo"', b'{"text":"x"}', tail)
+    return call
+
+
+async def outcome(call: Call) -> list[str]:
+    with anyio.fail_after(10):
+        await call.done.wait()
+    return call.told
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern", "both"])
+async def test_a_remote_server(around: Surroundings, era: str) -> None:
+    """C068: found out, listed and called in its era; one of both eras in the modern one; its slot is free."""
+    async with RudeHttp(OrdinaryMcp(era=era)) as server:
+        async with working(Bench(remote(server.url), around)) as bench:
+            await bench.connected()
+            assert bench.worker.facts is not None
+            assert bench.worker.facts.era == ("legacy" if era == "legacy" else "modern")
+            assert len(bench.worker.tools) == 1
+            assert bench.worker.pid is None
+            assert bench.limiter.borrowed_tokens == 0
+            assert await outcome(start_call(bench)) == ["answered"]
+        await server.until(lambda: server.open == 0)
+
+
+async def test_a_version_that_the_server_does_not_know(around: Surroundings) -> None:
+    """C067: of versions named in a refusal, in words or as data, the best common one is asked for once."""
+    mcp = OrdinaryMcp(era="legacy")
+    async with RudeHttp(mcp) as server:
+        refusal = "Unsupported protocol version (supported versions: 2025-06-18, 2025-03-26)"
+        server.on("initialize", lambda r: body(r.error(-32000, refusal), status=400))
+        async with working(Bench(remote(server.url), around)) as bench:
+            await bench.connected()
+            assert bench.worker.facts is not None
+            assert bench.worker.facts.version == "2025-06-18"
+            asked = [request.params["protocolVersion"] for request in server.sent("initialize")]
+            assert asked == ["2025-11-25", "2025-06-18"]
+
+
+async def test_a_version_that_nobody_knows(around: Surroundings) -> None:
+    """C067: a server that agrees to a version out of the blue has failed, by name."""
+    mcp = OrdinaryMcp(era="legacy")
+    async with RudeHttp(mcp) as server:
+        made = {"protocolVersion": "1999-01-01", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
+        server.on("initialize", lambda r: body(r.result(made)), times=None)
+        async with working(Bench(remote(server.url), around)) as bench:
+            assert "1999-01-01" in await bench.failed()
+            assert len(server.sent("initialize")) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (empty(404), FaultKind.HTTP_STATUS),
+        (empty(405), FaultKind.HTTP_STATUS),
+        (body(b"<html>", "text/html"), FaultKind.NOT_PROTOCOL),
+        (Reply(302, (("Location", "https://login.example/x?t=s3cret"),)), FaultKind.HTTP_STATUS),
+    ],
+    ids=range(4),
+)
+async def test_what_is_no_server(around: Surroundings, reply: Reply, kind: FaultKind) -> None:
+    """C086: what another try cannot help is given up at once, and the row says what came."""
+    async with RudeHttp(lambda request: reply) as server:
+        bench = Bench(remote(server.url), around, backoff=Backoff(attempts=0))
+        async with working(bench):
+            said = await bench.failed()
+            assert isinstance(bench.worker.state, Failed)
+            assert bench.worker.state.fault.kind is kind
+            assert "initialize" in said
+            assert "s3cret" not in said
+            assert len(server.sent("initialize")) == 1
+
+
+async def test_a_server_that_is_not_there(around: Surroundings) -> None:
+    """C085: tried as often as set, then failed with the reason; asked, it is tried at once, and found."""
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server:
+        url, port = server.url, server.port
+    async with working(Bench(remote(url), around)) as bench:
+        assert await bench.failed() == f"nothing listens at 127.0.0.1:{port}"
+        assert bench.states.count("Pending") == 1
+        assert isinstance(bench.worker.state, Failed)
+        assert bench.worker.state.attempts == 3
+        async with RudeHttp(OrdinaryMcp(era="modern"), port=port):
+            bench.worker.post(Asked())
+            await bench.connected()
+
+
+async def test_a_failed_server_is_tried_again_by_itself(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C085: a remote server that has failed is tried again after a while, without anybody asking."""
+    monkeypatch.setattr(module, "TRY_REMOTE_EVERY", 0.2)
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server:
+        server.on("server/discover", empty(503), times=4)
+        async with working(Bench(remote(server.url), around)) as bench:
+            await bench.failed()
+            await bench.connected()
+            assert len(server.sent("server/discover")) == 5
+
+
+async def test_a_busy_server(around: Surroundings) -> None:
+    """C075: 503 while it starts means pending, and the time it asks for is waited at least."""
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server:
+        server.on("server/discover", empty(503, ("Retry-After", "1")))
+        async with working(Bench(remote(server.url), around)) as bench:
+            await bench.until(lambda w: isinstance(w.state, Pending) and w.state.attempt == 1)
+            begun = anyio.current_time()
+            await bench.connected()
+            assert anyio.current_time() - begun > 0.8
+            assert bench.worker.last_fault is None or bench.worker.last_fault.kind is FaultKind.HTTP_UNAVAILABLE
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_server_that_wants_a_sign_in(around: Surroundings, status: int) -> None:
+    """A person is needed: nothing is tried again until one asks; no credential is shown."""
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server:
+        server.on("server/discover", empty(status))
+        async with working(Bench(remote(server.url, {"Authorization": "Bearer s3cret"}), around)) as bench:
+            await bench.until(lambda w: isinstance(w.state, NeedsAuth))
+            assert isinstance(bench.worker.state, NeedsAuth)
+            assert "refuses the credentials" in bench.worker.state.challenge
+            assert "s3cret" not in " ".join(bench.logged)
+            assert len(server.requests) == 1
+            bench.worker.post(Asked())
+            await bench.connected()
+
+
+async def test_401_to_one_call(around: Surroundings) -> None:
+    """A call that is refused for want of a sign-in moves nothing: the connection stays."""
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server, working(Bench(remote(server.url), around)) as bench:
+        await bench.connected()
+        server.on("tools/call", empty(401))
+        assert await outcome(start_call(bench)) == ["needs_auth"]
+        assert await outcome(start_call(bench)) == ["answered"]
+        assert bench.states == ["Pending", "Connected"]
+
+
+async def test_three_in_a_row(around: Surroundings) -> None:
+    """C086: one lost call ends nothing, three in a row the connection, which then comes back."""
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server, working(Bench(remote(server.url), around)) as bench:
+        await bench.connected()
+        server.on("tools/call", raw(CLOSE), times=2)
+        for _ in range(2):
+            assert await outcome(start_call(bench)) == ["lost"]
+        assert await outcome(start_call(bench)) == ["answered"]
+        assert bench.states == ["Pending", "Connected"]
+        server.on("tools/call", raw(CLOSE), times=3)
+        for _ in range(3):
+            assert await outcome(start_call(bench)) == ["lost"]
+        await bench.until(lambda w: bench.states == ["Pending", "Connected"] * 2)
+        assert any("too many requests in a row failed" in text for text in bench.logged)
+
+
+async def test_a_session_that_expired(around: Surroundings) -> None:
+    """C065: five calls at once are refused for it: one handshake without the old id, one list, and each call is sent
+    again once under the new session; nobody but the agent's deadline knows."""
+    mcp = OrdinaryMcp(era="legacy")
+    async with RudeHttp(mcp) as server, working(Bench(remote(server.url), around)) as bench:
+        await bench.connected()
+        mcp.expire()
+        calls = [start_call(bench) for _ in range(5)]
+        assert [await outcome(call) for call in calls] == [["moved", "answered"]] * 5
+        again = server.sent("initialize")[1:]
+        assert len(again) == 1
+        assert again[0].header("Mcp-Session-Id") is None
+        assert len(server.sent("tools/list")) == 2
+        sent = server.sent("tools/call")
+        assert [request.header("Mcp-Session-Id") for request in sent] == ["session-1"] * 5 + ["session-2"] * 5
+        assert bench.states == ["Pending", "Connected", "Pending", "Connected"]
+        assert await outcome(start_call(bench)) == ["answered"]
+
+
+async def test_a_session_that_expires_again(around: Surroundings) -> None:
+    """C065: a call that is refused for it a second time is told, and the third session is not begun at once."""
+    mcp = OrdinaryMcp(era="legacy")
+    async with RudeHttp(mcp) as server, working(Bench(remote(server.url), around)) as bench:
+        await bench.connected()
+        server.on("tools/call", empty(404), times=None)
+        call = start_call(bench)
+        assert await outcome(call) == ["moved", "refused"]
+        await bench.until(lambda w: isinstance(w.state, Connected) and len(server.sent("initialize")) == 3)
+        assert len(server.sent("tools/call")) == 2
+
+
+async def test_a_session_that_cannot_be_had_again(around: Surroundings) -> None:
+    """C091: a call that waits for the next session ends when there is none."""
+    mcp = OrdinaryMcp(era="legacy")
+    async with RudeHttp(mcp) as server, working(Bench(remote(server.url), around)) as bench:
+        await bench.connected()
+        mcp.expire()
+        server.on("server/discover", empty(401), times=None)
+        server.on("initialize", empty(401), times=None)
+        assert await outcome(start_call(bench)) == ["refused"]
+
+
+async def test_a_call_that_is_withdrawn_between_two_sessions(around: Surroundings) -> None:
+    """C065: what nobody wants any more is not sent again."""
+    mcp = OrdinaryMcp(era="legacy")
+    async with RudeHttp(mcp) as server, working(Bench(remote(server.url), around)) as bench:
+        await bench.connected()
+        mcp.expire()
+        server.on("initialize", lambda r: mcp(r).after(0.3))
+        old = bench.worker.client
+        call = start_call(bench)
+        await server.until(lambda: len(server.sent("initialize")) == 2)
+        assert old is not None
+        assert old.withdraw(old.next_id() - 1, "x")
+        await bench.connected()
+        assert await outcome(start_call(bench)) == ["answered"]
+        assert call.told == []
+        assert len(server.sent("tools/call")) == 2
+
+
+async def test_a_broken_listen(around: Surroundings) -> None:
+    """A modern server whose stream of news breaks is asked for it again, and listed: news may have been lost."""
+    mcp = OrdinaryMcp(era="modern")
+    async with RudeHttp(mcp) as server, working(Bench(remote(server.url), around)) as bench:
+        await bench.connected()
+        await server.until(lambda: len(mcp.feeds) == 1)
+        mcp.feeds[0].end()
+        await server.until(lambda: len(mcp.feeds) == 2)
+        await server.until(lambda: len(server.sent("tools/list")) == 2)
+        assert bench.states == ["Pending", "Connected"]
+
+
+async def test_a_listen_that_is_refused(around: Surroundings) -> None:
+    """A server that does not want to be listened to is not asked again."""
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server:
+        server.on("subscriptions/listen", empty(404), times=None)
+        async with working(Bench(remote(server.url), around)) as bench:
+            await bench.connected()
+            await server.until(lambda: server.sent("subscriptions/listen"))
+            for _ in range(3):
+                assert await outcome(start_call(bench)) == ["answered"]
+            assert len(server.sent("subscriptions/listen")) == 1
+
+
+async def test_a_remote_server_that_never_answers(around: Surroundings) -> None:
+    """C034: the time for a start is all it has, and its slot is free again."""
+    async with RudeHttp(lambda request: stream(NEVER)) as server:
+        spec = remote(server.url, startup_timeout=0.5)
+        async with working(Bench(spec, around, backoff=Backoff(attempts=0))) as bench:
+            assert await bench.failed() == "no answer to server/discover and initialize in 0.5 s"
+            assert bench.limiter.borrowed_tokens == 0
+        await server.until(lambda: server.open == 0)

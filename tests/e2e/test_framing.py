@@ -182,10 +182,9 @@ async def test_a_lone_surrogate(agent: Agent) -> None:
 
 @pytest.mark.parametrize("ids", ['999999,"id":$ID', '$ID,"id":999999', '$ID,"id":$ID'])
 async def test_two_ids_in_one_envelope(agent: Agent, ids: str) -> None:
-    """C054: an answer with two ids is nobody's answer; the proper one that follows may still be given."""
-    response = await do(agent, "plain", {"write": answer(CONTENT % "wrong", ids) + "\n"}, {"text": "right"})
-    assert "wrong" not in json.dumps(response)
-    assert "error" in response or text(response) == "right"
+    """C054: an answer with two ids is nobody's answer, and those it names need not wait for a better one."""
+    response = await do(agent, "plain", {"write": answer(CONTENT % "wrong", ids) + "\n"})
+    assert "cannot be read: duplicate members in the envelope" in response["error"]["message"]
 
 
 async def test_content_length_framing() -> None:
@@ -199,10 +198,14 @@ async def test_content_length_framing() -> None:
 
 
 async def test_batches_where_they_do_not_exist(agent: Agent) -> None:
-    """C057: arrays and scalars are no messages in this version: counted, passed over, nobody's answer."""
-    odd = [f"[{answer(CONTENT % 'batched')}]", "[]", "42", "null", '"hi"', "[[]]", "[1,2]"]
+    """C057: arrays and scalars are no messages in this version: counted and passed over; a call that an element claims
+    to answer ends with that, since nothing better may come."""
+    odd = ["[]", "42", "null", '"hi"', "[[]]", "[1,2]"]
     response = await do(agent, "plain", {"write": "".join(f"{line}\n" for line in odd)}, {"text": "alone"})
     assert text(response) == "alone"
+    response = await do(agent, "plain", {"write": f"[{answer(CONTENT % 'batched')}]\n"})
+    assert "cannot be read: a JSON array" in response["error"]["message"]
+    assert text(await do(agent, "plain", {"text": "next"})) == "next"
 
 
 async def test_batches_where_they_exist(agent: Agent) -> None:

@@ -171,6 +171,23 @@ async def test_headers_that_agree(agent: HttpAgent) -> None:
     assert text(reply) == "x"
 
 
+async def test_arguments_that_stand_in_headers(place: Place) -> None:
+    """Obligations 12 and 50: what a tool wants mirrored is compared too, in its own and in the merged view; legacy
+    agents, which mirror nothing, call it as ever."""
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    annotated = Fake({"tools": [{"name": "t", "inputSchema": schema, "actions": [{"text": "ok"}]}]})
+    async with running({"a": annotated}, settings=SETTINGS, place=place) as hub:
+        await hub.until_state("a")
+        for arguments, name in (((), "mcp__a__t"), (("--server", "a"), "t")):
+            agent = HttpAgent(await print_url(hub, *arguments))
+            params = {"name": name, "arguments": {"region": "\u6f22"}}
+            assert code(await agent.modern("tools/call", params)) == (400, -32020)
+            headers = {"Mcp-Param-Region": "=?base64?5ryi?="}
+            assert text(await agent.modern("tools/call", params, headers=headers)) == "ok"
+            await agent.initialize()
+            assert text(await agent.request("tools/call", params)) == "ok"
+
+
 @pytest.mark.parametrize("missing", ["protocolVersion", "clientCapabilities"])
 async def test_required_meta(agent: HttpAgent, missing: str) -> None:
     """Obligation 2: -32602 and 400; without clientInfo it is served."""

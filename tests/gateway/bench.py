@@ -141,6 +141,11 @@ class Server(OneStream):
     def notify(self, method: str, params: Message) -> None:
         self.say({"jsonrpc": "2.0", "method": method, "params": params})
 
+    def give_back(self, message: Message) -> None:
+        """Say of a request that the session was over before it was acted on."""
+        if self._receiver is not None:
+            self._receiver.unanswered(message["id"], "session", "the session is over")
+
     def lose(self, reason: str) -> None:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from mcphub.channel import Data
+from mcphub.sessions.http_answer import Answer
 from mcphub.spec import ServerSpec
 from tests.gateway.bench import META, Agent, Bench, Message, Server
 
@@ -69,6 +71,16 @@ class Shelves(Server):
     def replies(self, id: Any = "q") -> list[Message]:
         """What it got as answers to its question."""
         return [m for m in self.messages if "method" not in m and m["id"] == id]
+
+
+class Sent(Answer):
+    """An answer that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.got: list[bytes] = []
+
+    def send(self, *parts: Data) -> None:
+        self.got.append(b"".join(parts))
 
 
 def legacy(bench: Bench, capabilities: Any = None, version: str = "2025-11-25") -> Agent:

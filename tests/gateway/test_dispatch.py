@@ -12,6 +12,7 @@ import pytest
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.machine import Failed, Pending
 from mcphub.gateway import dispatch as module
+from mcphub.protocol.http_answer import SESSION_GONE
 from mcphub.protocol.versions import ALL, LEGACY
 from mcphub.spec import Broken, InstanceKey, Off, Origin, Problem, Scope, Want
 from tests.gateway.bench import META, MODERN_META, Bench, Server, gateway
@@ -372,6 +373,25 @@ async def test_calls_at_the_moment_of_loss(bench: Bench) -> None:
     for mid in range(5):
         [answer] = agent.answers(mid)
         assert answer["error"]["data"]["dev.mcphub/error"]["kind"] == "outcome_unknown"
+    assert agent.session.calls == {}
+
+
+@pytest.mark.parametrize("after", ["removed", "refused"])
+async def test_calls_that_a_session_gave_back(bench: Bench, after: str) -> None:
+    """Where there is no other session to carry them on, they end as calls that were not acted on."""
+    await bench.up(server := Server("s"))
+    agent = bench.agent().initialize()
+    agent.ask("tools/call", call(), id=1)
+    server.give_back(await server.call())
+    assert agent.answers(1) == []
+    if after == "removed":
+        bench.want()
+    server.refuses = True
+    server.lose(SESSION_GONE)
+    with anyio.fail_after(5):
+        while not agent.answers(1):
+            await anyio.lowlevel.checkpoint()
+    assert "outcome_unknown" not in str(agent.answers(1))
     assert agent.session.calls == {}
 
 

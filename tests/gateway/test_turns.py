@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from mcphub.gateway import turns
-from tests.gateway.bench import Agent, Bench
-from tests.gateway.shelves import FORM, Shelves, asked, legacy, reply, restarted
+from mcphub.sessions.http_session import Exchange
+from tests.gateway.bench import Agent, Bench, Message
+from tests.gateway.shelves import FORM, Sent, Shelves, asked, legacy, reply, restarted
 
 pytestmark = pytest.mark.anyio
 
@@ -133,3 +136,17 @@ async def test_questions_of_roots_alone(shelves: Bench) -> None:
     call(one, 1)
     call(two, 2)
     await server.call(2)
+
+
+async def test_requests_that_stand_for_one_agent(shelves: Bench, server: Shelves) -> None:
+    """Over HTTP each request of an agent has an answer of its own: they are one agent's all the same."""
+    one, two = legacy(shelves), legacy(shelves)
+    for number in (1, 2):
+        Exchange(one.session, Sent()).frame(memoryview(json.dumps(request(number)).encode()))
+    await server.call(2)
+    call(two, 3)
+    assert len(server.of("tools/call")) == 2
+
+
+def request(id: int) -> Message:
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "mcp__s__t"}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +10,9 @@ import anyio
 import pytest
 
 from mcphub.gateway import watching
+from mcphub.sessions.http_session import Exchange
 from tests.gateway.bench import META, Agent, Bench, Message
-from tests.gateway.shelves import Shelves, legacy, restarted
+from tests.gateway.shelves import Sent, Shelves, legacy, restarted
 
 pytestmark = pytest.mark.anyio
 
@@ -221,3 +223,17 @@ async def test_a_changed_entry(shelves: Bench) -> None:
     await new.got("resources/subscribe")
     new.notify(UPDATED, {"uri": "x:1"})
     assert uris(agent) == ["mcphub://s/x:1"] * 2
+
+
+async def test_a_request_that_stands_for_an_agent(shelves: Bench) -> None:
+    """Over HTTP the answer to `resources/subscribe` ends; what is watched is told to the session."""
+    await shelves.up(server := Shelves("s"))
+    agent = legacy(shelves)
+    sent = Sent()
+    line = {"jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": {"uri": "x:1"}}
+    Exchange(agent.session, sent).frame(memoryview(json.dumps(line).encode()))
+    assert len(sent.got) == 1
+    server.notify(UPDATED, {"uri": "x:1"})
+    assert uris(agent) == ["mcphub://s/x:1"] and len(sent.got) == 1
+    agent.leave()
+    assert len(server.of("resources/unsubscribe")) == 1

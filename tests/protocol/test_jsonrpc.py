@@ -211,6 +211,8 @@ def oracle(line: bytes) -> dict[str, Any] | None:
     if "result" in fields and fields.get("error", 0) is None:
         del fields["error"]
     out |= {k: whole(fields[k]) for k in ("params", "result", "error") if k in fields}
+    if "method" in out and out.keys() & {"result", "error"}:
+        return None
     return out if out.keys() & {"method", "result", "error"} else None
 
 

@@ -81,6 +81,7 @@ def test_instructions_of_servers_come_behind_the_own() -> None:
     """In both handshakes, with and without a server of its own; nothing is added where there are none."""
     for server in ("", "db"):
         plain = json.loads(serving.discover_result(server))["instructions"]
-        for raw in (serving.discover_result(server, "## a\n漢"), serving.initialize_result("2025-11-25", server, "## a\n漢")):
+        both = serving.discover_result(server, "## a\n漢"), serving.initialize_result("2025-11-25", server, "## a\n漢")
+        for raw in both:
             assert json.loads(raw)["instructions"] == plain + "\n\n## a\n漢"
         assert json.loads(serving.initialize_result("2025-11-25", server))["instructions"] == plain

@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcphub.protocol.envelope import CAPABILITIES_KEY, VERSION_KEY
+from mcphub.protocol.jsonrpc import Raw
 from mcphub.sessions.http_request import (
     Head,
     Message,
     Refused,
     accepts,
+    arguments_differ,
     endpoint_path,
     on_one_line,
     read_head,
@@ -377,6 +379,58 @@ def test_an_unknown_version_is_not_a_mismatch(version: str) -> None:
     seen = read(message, mcp_protocol_version="2026-07-28", mcp_method="tools/list")
     assert seen.refusal is not None
     assert seen.refusal[0] == -32020
+
+
+SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "deep": {"type": "object", "properties": {"n": {"type": "integer", "x-mcp-header": "N"}}},
+            "plain": {"type": "string"},
+        },
+    }
+).encode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "headers", "part"),
+    [
+        ({"plain": "x"}, {}, None),
+        ({"region": "eu", "deep": {"n": 7}}, {"mcp_param_region": "eu", "mcp_param_n": "7"}, None),
+        ({"region": "eu"}, {"MCP-Param-REGION": "eu", "mcp_param_other": "x"}, None),
+        ({"region": " \u6f22"}, {"mcp_param_region": "=?base64?IOa8og==?="}, None),
+        ({"region": None}, {}, None),
+        ({"region": 1.5}, {}, None),
+        ({"region": ["eu"]}, {}, None),
+        ({"region": ""}, {"mcp_param_region": ""}, None),
+        ({"region": "eu"}, {}, "Mcp-Param-Region header is missing"),
+        ({"region": ""}, {}, "Mcp-Param-Region header is missing"),
+        ({"deep": {"n": 7}}, {}, "Mcp-Param-N header is missing"),
+        ({"region": "eu"}, {"mcp_param_region": "EU"}, "'EU' does not match the body's 'eu'"),
+        ({"region": "eu"}, {"mcp_param_region": ["eu", "eu"]}, "came more than once"),
+        ({"region": "eu"}, {"mcp_param_region": "=?base64?ZXU?="}, "broken base64"),
+        ({}, {"mcp_param_region": "eu"}, "came without such an argument"),
+        ({"region": None}, {"mcp_param_region": "eu"}, "came without such an argument"),
+    ],
+)
+def test_arguments_in_headers(arguments: dict[str, Any], headers: dict[str, Any], part: str | None) -> None:
+    """SEP-2243: an annotated argument stands in its header too, and the two must agree."""
+    found = head(**headers)
+    assert isinstance(found, Head)
+    refused = arguments_differ(found, SCHEMA, Raw(json.dumps(arguments).encode()))
+    assert (refused is None) == (part is None)
+    if refused is not None and part is not None:
+        assert refused[0] == -32020
+        assert part in refused[1]
+
+
+@pytest.mark.parametrize("schema", [b"{}", b'{"x-mcp-header":"a"}', b'{"a":"mcp-header"}', b"mcp-header"])
+def test_schemas_without_a_table(schema: bytes) -> None:
+    """Where no argument is annotated, or the annotation is not valid, nobody mirrors."""
+    found = head(mcp_param_a="x")
+    assert isinstance(found, Head)
+    assert arguments_differ(found, schema, Raw(b'{"a":1}')) is None
 
 
 @given(st.text())

@@ -75,6 +75,7 @@ def test_a_damaged_file(tmp_path: Path, content: str) -> None:
     ids = WorkspaceIds(str(path))
     assert str(path) in ids.problem
     made = ids.remember("/a")
+    assert ids.problem == ""
     assert WorkspaceIds(str(path)).directory(made) == "/a"
 
 
