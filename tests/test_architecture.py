@@ -19,6 +19,9 @@ HELD_ELSEWHERE = {
     "channel.py": "protocols without code; mypy holds them, tests/transport runs them",
     "errors.py": "exception classes without branches, raised in every package's tests",
     "status.py": "types only; mypy holds them, tests/control and tests/e2e read them",
+    "transport/launcher_client.py": "the Linux half of transport/process.py; tests/transport/test_process.py runs it",
+    "transport/process_groups.py": "the other half of transport/process.py; tests/transport/test_process.py runs it",
+    "transport/one_stream.py": "three constants; tests/transport/test_in_process.py and test_stdio.py read them",
     "transport/link.py": "a protocol and a record; tests/transport/test_stdio.py and its like open them",
 }
 
