@@ -1,0 +1,82 @@
+"""Owns a small MCP server over HTTP on the official SDK, for what an ordinary remote server does in either era.
+
+It must not know mcphub. `sdk_http_server.py --port N` (0 = any free one) prints its URL; `--json` answers with plain
+JSON where it can, `--stateless` keeps no sessions, `--tools a,b` lists these beside its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+import warnings
+from typing import Any
+
+import anyio
+import mcp_types as types
+import uvicorn
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import Server
+
+Context = ServerRequestContext[Any, Any]
+TEXT: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string", "x-mcp-header": "Text"}}}
+
+
+def log(word: str) -> None:
+    """One line for the test to read."""
+    print(word, flush=True)
+
+
+async def call(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    arguments = params.arguments or {}
+    if params.name == "count":
+        log("count")
+    if params.name == "slow":
+        log("begun")
+        try:
+            for step in range(1, 4):
+                await context.session.report_progress(step, 3)
+            await anyio.sleep(float(arguments.get("seconds", 60)))
+        except anyio.get_cancelled_exc_class():
+            log("cancelled")
+            raise
+        log("done")
+    return types.CallToolResult(content=[types.TextContent(text=str(arguments.get("text", params.name)))])
+
+
+def server(names: list[str]) -> Server[Any]:
+    tools = [types.Tool(name=name, input_schema=TEXT) for name in ["echo", "slow", "count", *names]]
+
+    async def list_tools(
+        context: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=tools)
+
+    return Server("far", version="1", on_list_tools=list_tools, on_call_tool=call)
+
+
+async def serve(args: argparse.Namespace) -> None:
+    names = [name for name in args.tools.split(",") if name]
+    app = server(names).streamable_http_app(json_response=args.json, stateless_http=args.stateless)
+    # httptools leaves the blanks behind a header's value, which then is not what the body says.
+    config = uvicorn.Config(app, http="h11", ws="none", log_level="warning", timeout_graceful_shutdown=1)
+    with socket.create_server(("127.0.0.1", args.port)) as listener:
+        # asyncio does so by itself only where it made the socket; without it every answer waits 40 ms for an ACK.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+        await uvicorn.Server(config).serve(sockets=[listener])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="sdk_http_server")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--stateless", action="store_true")
+    parser.add_argument("--tools", default="")
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+    anyio.run(serve, parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()
