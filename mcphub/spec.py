@@ -9,6 +9,7 @@ import enum
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 class Scope(enum.StrEnum):
@@ -128,9 +129,11 @@ class ServerSpec:
         return InstanceKey(self.name, digest[:16], self.workspace)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class InstanceKey:
-    """One upstream as one owner sees it: server name, digest of the expanded spec, workspace ("" = shared)."""
+class InstanceKey(NamedTuple):
+    """One upstream as one owner sees it: server name, digest of the expanded spec, workspace ("" = shared).
+
+    A tuple because it is looked up for each call: its hash and comparison are the interpreter's own.
+    """
 
     name: str
     digest: str

@@ -337,7 +337,8 @@ class Gateway:
         return meta
 
     def _call(self, agent: Agent, env: Envelope) -> None:
-        mid = jsonrpc.encode_id(env.id)  # type: ignore[arg-type]  # dispatch has told UNSET and null apart
+        number = env.id
+        mid = b"%d" % number if type(number) is int else jsonrpc.encode_id(number)  # type: ignore[arg-type]
         try:
             params = _call_params(env.params or b"{}")
         except (msgspec.DecodeError, RecursionError) as e:
@@ -388,7 +389,7 @@ class Gateway:
         calls[mid] = call
         if meta.modern and meta.log_level and not modern:
             self._set_log_levels()  # a legacy server is told for all its calls at once
-        if route.key in self._turns.asked and not self._its_turn(call, arguments, more):
+        if self._turns.asked and route.key in self._turns.asked and not self._its_turn(call, arguments, more):
             return
         if meta is NO_META:
             tail = HUB_META_MEMBER if modern else b""

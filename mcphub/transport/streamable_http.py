@@ -66,6 +66,10 @@ MESSAGE_BUDGET = 64
 #: Odd things of one kind that are told.
 MAX_NOTES = 3
 
+#: What the receiver is told as if the server had said it.
+LISTS_CHANGED = tuple(
+    jsonrpc.notification_frame(f"notifications/{what}/list_changed")[:-1] for what in ("tools", "prompts", "resources")
+)
 _VISIBLE = re.compile(r"[\x21-\x7e]{1,1024}")
 _ENDLESS = frozenset(["subscriptions/listen"])
 _SIGN_IN = "needs a sign-in, which this version cannot do; a static header can be set in `headers`"
@@ -131,6 +135,8 @@ class HttpChannel:
         self._gate: anyio.Event | None = None
         self._gone: anyio.Event | None = None
         self._reached = False
+        # A request was lost on the way: when the next one is answered, it may be another server that answers.
+        self._doubt = False
         self._lists_modern = False
         self._tables: Mapping[str, Table] = {}
 
@@ -290,11 +296,14 @@ class HttpChannel:
             request.sent = False  # refused, so not acted on
             await anyio.sleep(rest * (1.0 + 0.2 * random.random()))
         if refusal is None:
+            if self._doubt:
+                self._sure_again()
             return
         if refusal.kind == "session":
             self._give_back(request)
         else:
             self.retry_after = refusal.retry_after
+            self._doubt = self._doubt or refusal.kind in ("unreachable", "tls", "lost")
             self._unanswered(request, refusal.kind, self._worded(request, refusal))
 
     def _worded(self, request: _Request, refusal: Refusal) -> str:
@@ -317,6 +326,12 @@ class HttpChannel:
         if refusal is None or not request.last_id or request.modern or refusal.kind != "lost":
             return refusal
         return await self._resume(request)
+
+    def _sure_again(self) -> None:
+        """Let the lists be looked at again: a server that was away may have come back with others."""
+        self._doubt = False
+        for notification in LISTS_CHANGED:
+            self._bring(notification, None)
 
     async def _post(self, request: _Request) -> Refusal | None:
         request.sent = True

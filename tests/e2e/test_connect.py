@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import psutil
 import pytest
 
 from tests.fakes.agent import text
@@ -99,6 +100,20 @@ async def test_the_first_one_starts_the_daemon(place: Place) -> None:
         await hub.until_state(*SERVERS)
         assert text(await agent.call("mcp__old__echo", {"text": "x"})) == "x"
     assert (await hub.status())["daemon"]["pid"] > 0
+    await hub.end_daemon()
+
+
+async def test_starting_the_daemon_leaves_no_weight(place: Place) -> None:
+    """The bridge that started the daemon is as small as any: it lives as long as its agent."""
+    place.configure(SERVERS)
+    hub = Hub(place, None)
+    async with bridge(place) as first:
+        await first.initialize()
+        async with bridge(place) as second:
+            await second.initialize()
+            assert first.pid is not None and second.pid is not None
+            sizes = [psutil.Process(pid).memory_info().rss for pid in (first.pid, second.pid)]
+            assert sizes[0] < sizes[1] * 1.2
     await hub.end_daemon()
 
 

@@ -1,4 +1,4 @@
-"""Remote servers of the official SDK, in both eras, from an agent's end: what is listed, called, cancelled, lost, found."""
+"""Remote servers of the official SDK, in both eras, from an agent's end: listed, called, cancelled, lost and found."""
 
 from __future__ import annotations
 
@@ -102,7 +102,8 @@ async def test_list_call_and_progress(era: str, args: list[str], agents: str) ->
         assert [(one["progressToken"], one["progress"]) for one in progress] == [("p1", n) for n in wanted]
 
 
-@pytest.mark.parametrize(("era", "args"), WAYS[:4], ids=IDS[:4])
+# That server does not look for a disconnect while it makes a plain JSON answer to a modern request.
+@pytest.mark.parametrize(("era", "args"), [WAYS[0], *WAYS[2:4]], ids=[IDS[0], *IDS[2:4]])
 async def test_cancel(era: str, args: list[str]) -> None:
     """A call that an agent cancels is cancelled at the server in the way of its era, and the next one is answered."""
     async with far(*args) as server, running({"far": entry(server.url, era)}) as hub, attached(hub) as agent:
@@ -128,42 +129,39 @@ async def test_an_agent_that_leaves() -> None:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_server_that_is_killed_and_comes_back(era: str) -> None:
     """C089, C091: a call in flight ends at once with an unknown outcome and is not sent again; while the server is
-    away a call says that nothing listens there; when it is back, the next call is answered and changed tools are told."""
-    async with far() as first:
-        async with running({"far": entry(first.url, era)}) as hub, attached(hub) as agent:
-            await hub.until_state("far")
-            mid = await agent.start("tools/call", {"name": "mcp__far__slow", "arguments": {}})
-            await first.says("begun")
-            await first.kill()
-            with anyio.fail_after(2):
-                lost = await agent.response(mid)
-            assert lost["error"]["data"]["dev.mcphub/error"]["kind"] == "outcome_unknown"
-            answer = await agent.call("mcp__far__echo", {"text": "x"})
-            assert answer["result"]["isError"] is True
-            assert "far" in text(answer)
-            async with far("--port", str(first.port), "--tools", "added") as second:
-                await hub.until(lambda report: row(report, "far")["tools"] == 4 or era == "legacy")
-                while text(response := await agent.call("mcp__far__count", {"text": "back"})) != "back":
-                    assert response["result"]["isError"] is True
-                    await agent.request("ping")
-                await second.says("count")
-                await hub.until(lambda report: row(report, "far")["tools"] == 4)
-                await agent.notification(CHANGED)
-                assert "mcp__far__added" in [tool["name"] for tool in await agent.tools()]
+    away a call says that nothing listens there; when it is back, the next call is answered and changed tools told."""
+    async with far() as first, running({"far": entry(first.url, era)}) as hub, attached(hub) as agent:
+        await hub.until_state("far")
+        mid = await agent.start("tools/call", {"name": "mcp__far__slow", "arguments": {}})
+        await first.says("begun")
+        await first.kill()
+        with anyio.fail_after(2):
+            lost = await agent.response(mid)
+        assert lost["error"]["data"]["dev.mcphub/error"]["kind"] == "outcome_unknown"
+        answer = await agent.call("mcp__far__echo", {"text": "x"})
+        assert answer["result"]["isError"] is True
+        assert "far" in text(answer)
+        async with far("--port", str(first.port), "--tools", "added") as second:
+            while text(response := await agent.call("mcp__far__count", {"text": "back"})) != "back":
+                assert response["result"]["isError"] is True
+                await agent.request("ping")
+            await second.says("count")
+            await hub.until(lambda report: row(report, "far")["tools"] == 4)
+            await agent.notification(CHANGED)
+            assert "mcp__far__added" in [tool["name"] for tool in await agent.tools()]
 
 
 async def test_a_session_that_a_restart_ended() -> None:
     """C065: a call to a restarted server of the legacy era is refused for its old session, and answered all the same:
     the hub begins another and sends it once more."""
-    async with far() as first:
-        async with running({"far": entry(first.url, "legacy")}) as hub, attached(hub) as agent:
-            await hub.until_state("far")
-            assert text(await agent.call("mcp__far__echo", {"text": "1"})) == "1"
-            await first.kill()
-            async with far("--port", str(first.port)) as second:
-                assert text(await agent.call("mcp__far__count", {"text": "2"})) == "2"
-                await second.says("count")
-                assert row(await hub.status(), "far")["state"] == "connected"
+    async with far() as first, running({"far": entry(first.url, "legacy")}) as hub, attached(hub) as agent:
+        await hub.until_state("far")
+        assert text(await agent.call("mcp__far__echo", {"text": "1"})) == "1"
+        await first.kill()
+        async with far("--port", str(first.port)) as second:
+            assert text(await agent.call("mcp__far__count", {"text": "2"})) == "2"
+            await second.says("count")
+            assert row(await hub.status(), "far")["state"] == "connected"
 
 
 async def test_a_server_that_is_not_there_yet() -> None:

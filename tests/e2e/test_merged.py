@@ -641,6 +641,21 @@ async def test_unknown_and_down(place: Place, era: str) -> None:
         assert "down" in said and "failed" in said and "mcphub" in said
 
 
+async def test_a_list_does_not_wait_for_a_server_that_failed(place: Place) -> None:
+    """C165: a call starts a failed server again; the lists of everybody else do not wait for how that goes."""
+    mute = Fake({"on": {"server/discover": [], "initialize": []}}, {"startupTimeout": 1000})
+    servers = {"mute": mute, "fine": Fake()}
+    settings = "[connect]\nattempts = 1\n[lists]\nwait = 20\n"
+    async with running(servers, place=place, settings=settings) as hub, await hub.agent() as agent:
+        await hub.until_state("fine")
+        await hub.until_state("mute", state="failed")
+        await agent.initialize()
+        assert (await agent.call("mcp__mute__anything"))["result"]["isError"] is True
+        await hub.until_state("mute", state="pending")
+        with anyio.fail_after(5):
+            assert {tool["name"] for tool in await agent.tools()} >= {"mcp__fine__echo"}
+
+
 async def test_garbage_from_an_agent(hub: Hub, agent: Agent) -> None:
     """C165: what one agent breaks is answered or ends that agent alone."""
     async with await hub.agent() as broken:

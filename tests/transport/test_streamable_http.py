@@ -724,6 +724,18 @@ async def test_a_server_that_is_gone() -> None:
         assert peer.told.text(1) == f"nothing listens at 127.0.0.1:{server.port}"
 
 
+async def test_a_server_that_comes_back() -> None:
+    """C090: after a request was lost on the way, the next answer may be another server's: the lists count as changed,
+    once."""
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server, linked(server.url) as peer:
+        server.on("tools/call", raw(CLOSE))
+        assert await peer.ask("tools/call", CALL, modern=True) == "lost"
+        for _ in range(2):
+            assert await peer.ask("tools/call", CALL, modern=True) == "answered"
+        said = [message["method"] for message in peer.told.messages if "method" in message]
+        assert said == [f"notifications/{what}/list_changed" for what in ("tools", "prompts", "resources")]
+
+
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer s3cret"}])
 async def test_a_sign_in(headers: dict[str, str]) -> None:
     """Who has no credentials is told how to give some, who has wrong ones that they are; none is shown."""
