@@ -13,10 +13,12 @@ from typing import Any
 
 import msgspec
 
+from mcphub.protocol import jsonrpc
 from mcphub.protocol.envelope import VERSION_KEY
 from mcphub.protocol.jsonrpc import EMPTY, UNSET, Envelope, Raw, UnsetType
 
 ANNOTATION = "x-mcp-header"
+HEADER_MISMATCH = -32020
 PREFIX = b"Mcp-Param-"
 #: Which member of `params` stands in Mcp-Name.
 NAMED: Mapping[str, str] = {
@@ -111,6 +113,16 @@ def agreed_version(response: bytes) -> bytes:
         return encode(_initialized(response).result.version)
     except (msgspec.DecodeError, RecursionError):
         return b""
+
+
+def says_mismatch(response: bytes) -> bool:
+    """Whether a response is the error -32020: the headers are not what the server expects."""
+    if b"-32020" not in response:
+        return False
+    try:
+        return jsonrpc.read_error(jsonrpc.decode(response).error).code == HEADER_MISMATCH
+    except jsonrpc.NotAMessage:
+        return False
 
 
 def _read(raw: Raw) -> _Params:

@@ -1,15 +1,14 @@
-"""Owns the Streamable HTTP transport: a POST for each message, the streams that answers come on, a legacy session.
+"""Owns the Streamable HTTP transport: a POST for each message, and what comes back on it.
 
 It must not know agents, states or how a connection is retried, nor which HTTP client sends what it says. Source: MCP
 spec 2026-07-28 and 2025-11-25, basic/transports. A message's era is seen by its `_meta`: modern requests travel alone,
-legacy ones in the session that `initialize` began.
+legacy ones in the session that `initialize` began (http_session.py).
 """
 
 from __future__ import annotations
 
 import importlib
 import random
-import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -32,6 +31,8 @@ from mcphub.protocol.jsonrpc import Envelope, NotAMessage
 from mcphub.protocol.mirrored import Table, Told
 from mcphub.spec import HttpSpec, ServerSpec
 from mcphub.transport.framing import MAX_MESSAGE
+from mcphub.transport.http_request import HttpRequest, head_of
+from mcphub.transport.http_session import GOODBYE, MAX_IGNORED, HttpSession
 from mcphub.transport.link import Surroundings
 from mcphub.transport.stderr import StderrRing
 
@@ -46,21 +47,15 @@ FULL_AT = 1000
 BEGIN = 60.0
 #: Seconds that a stream may stay open after the answer it was for.
 AFTER_ANSWER = 1.0
-#: Seconds for the end of a session.
-GOODBYE = 2.0
-#: A request refused as one too many is sent so often, where the server wants at most so many seconds of rest.
+#: A request refused as one too many is sent so often, where the server wants at most so many seconds of rest; so many
+#: where it does not say.
 RATE_TRIES = 3
+RATE_REST = 1.0
 RATE_MOST = 30.0
-#: Seconds before a stream is taken up again: where the server named none, the most, and failures in a row that end it.
-RETRY = 1.0
-RETRY_MOST = 60.0
-RESUME_FAILURES = 5
-#: A standing stream that ends sooner than this many seconds, and brought nothing, is not asked for again at once.
-BRIEF = 5.0
 #: How long other requests of a session that is gone may take to hear the same, seconds.
 LAST_VERDICTS = 1.0
-#: Bytes read of an answer that nobody wants.
-MAX_IGNORED = 1 << 20
+#: Seconds that a call whose headers were refused waits for a newer list of the tools.
+LIST_WAIT = 5.0
 #: Messages of one read that are handed on before others have their turn.
 MESSAGE_BUDGET = 64
 #: Odd things of one kind that are told.
@@ -70,32 +65,7 @@ MAX_NOTES = 3
 LISTS_CHANGED = tuple(
     jsonrpc.notification_frame(f"notifications/{what}/list_changed")[:-1] for what in ("tools", "prompts", "resources")
 )
-_VISIBLE = re.compile(r"[\x21-\x7e]{1,1024}")
-_ENDLESS = frozenset(["subscriptions/listen"])
 _SIGN_IN = "needs a sign-in, which this version cannot do; a static header can be set in `headers`"
-
-
-class _Request:
-    """A request on its way. `answered`: nothing more is owed for it. `sent`: the server may know of it."""
-
-    __slots__ = (
-        "answered", "body", "cancelled", "last_id", "method", "mid", "retry", "scope", "sent", "standing", "told",
-    )
-
-    def __init__(self, mid: int, method: str, body: bytes, told: Told) -> None:
-        self.mid = mid
-        self.method = method
-        self.body = body
-        self.told = told
-        self.standing = method in _ENDLESS
-        self.scope = anyio.CancelScope()
-        self.answered = self.cancelled = self.sent = False
-        self.last_id = ""
-        self.retry: float | None = None
-
-    @property
-    def modern(self) -> bool:
-        return bool(self.told.version)
 
 
 class HttpChannel:
@@ -126,19 +96,17 @@ class HttpChannel:
         ]
         self._tasks: anyio.abc.TaskGroup | None = None
         self._over = False
-        self._running: dict[int, _Request] = {}
-        self._waiting: dict[int, _Request] = {}
+        self._running: dict[int, HttpRequest] = {}
+        self._waiting: dict[int, HttpRequest] = {}
         self._counted = 0
-        # The legacy session: what initialize gave, as headers of all that follows.
-        self._session = ""
-        self._hop: list[Header] = []
-        self._gate: anyio.Event | None = None
+        self._session = HttpSession(client, self._common, self._follow, self._odd, self._session_gone)
         self._gone: anyio.Event | None = None
         self._reached = False
         # A request was lost on the way: when the next one is answered, it may be another server that answers.
         self._doubt = False
         self._lists_modern = False
         self._tables: Mapping[str, Table] = {}
+        self._listed = anyio.Event()
 
     # --- channel.Channel ---------------------------------------------------------------------------------------------
 
@@ -153,15 +121,15 @@ class HttpChannel:
             return
         told = Told(env)
         if isinstance(env.id, int) and env.method is not None:
-            self._request(_Request(env.id, env.method, body, told))
+            self._request(HttpRequest(env.id, env.method, body, told))
         elif env.method == "notifications/cancelled":
             self._cancel(told, body, env)
         else:
             if env.method == "notifications/initialized":
-                self._gate = anyio.Event()
+                self._session.gate = anyio.Event()
                 # A probe that is still unanswered has nothing more to say.
                 for running in self._running.values():
-                    if running.method == "server/discover":
+                    if running.probes:
                         self._drop(running)
             self._tasks.start_soon(self._post_other, body, env)
 
@@ -185,20 +153,16 @@ class HttpChannel:
             await anyio.sleep_forever()
 
     async def goodbye(self) -> None:
-        """End a legacy session, as far as the server lets itself be told (case C079)."""
-        if not self._session or not self._reached or self._gone is not None:
-            return
-        try:
-            async with self._client.exchange("DELETE", [*self._common, *self._hop], begin=GOODBYE) as answer:
-                await answer.read(MAX_IGNORED)
-        except TransportError:
-            pass
+        """End a legacy session, unless the server is gone or has ended it."""
+        if self._session.id and self._reached and self._gone is None:
+            await self._session.goodbye()
 
     def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
         """The tools whose annotations can be followed; only modern servers know any (implements link.Link)."""
         if not self._lists_modern:
             return tools, ()
         kept, self._tables, warnings = mirrored.tables(tools)
+        self._listed.set()
         return kept, warnings
 
     def _odd(self, kind: str, text: str) -> None:
@@ -208,24 +172,24 @@ class HttpChannel:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def _request(self, request: _Request) -> None:
+    def _request(self, request: HttpRequest) -> None:
         if self._gone is not None:
             self._give_back(request)
             return
         if request.method == "initialize":
-            self._session, self._hop = "", []
+            self._session.begin()
         elif request.method == "tools/list":
             self._lists_modern = request.modern
-        if not request.standing and self._counted >= MAX_RUNNING:
+        if request.counted and self._counted >= MAX_RUNNING:
             self._waiting[request.mid] = request
             self.full = len(self._waiting) >= FULL_AT
             return
         self._start(request)
 
-    def _start(self, request: _Request) -> None:
+    def _start(self, request: HttpRequest) -> None:
         assert self._tasks is not None
         self._running[request.mid] = request
-        self._counted += not request.standing
+        self._counted += request.counted
         self._tasks.start_soon(self._serve, request)
 
     def _cancel(self, told: Told, body: bytes, env: Envelope) -> None:
@@ -246,22 +210,22 @@ class HttpChannel:
             request.cancelled = True
             self._tasks.start_soon(self._cancel_legacy, request, body, env)
 
-    def _drop(self, request: _Request) -> None:
+    def _drop(self, request: HttpRequest) -> None:
         request.cancelled = True
         request.scope.cancel()
 
-    async def _cancel_legacy(self, request: _Request, body: bytes, env: Envelope) -> None:
+    async def _cancel_legacy(self, request: HttpRequest, body: bytes, env: Envelope) -> None:
         await self._post_other(body, env)
         request.scope.cancel()
 
-    async def _serve(self, request: _Request) -> None:
+    async def _serve(self, request: HttpRequest) -> None:
         """One request until its answer, its end or its cancellation."""
         try:
             with request.scope:
                 if request.cancelled:
                     return
-                if self._gate is not None and not request.modern:
-                    await self._gate.wait()
+                if self._session.gate is not None and not request.modern:
+                    await self._session.gate.wait()
                 await self._ask(request)
         except Exception as e:  # a fault of ours must not take the other requests along
             self._internal(e)
@@ -271,11 +235,11 @@ class HttpChannel:
             if self._gone is not None and not self._counted:
                 self._gone.set()
 
-    def _release(self, request: _Request) -> None:
+    def _release(self, request: HttpRequest) -> None:
         """Its place is another's; once for each request."""
-        if request.standing:
+        if not request.counted:
             return
-        request.standing = True  # what is left of its stream is not counted
+        request.counted = False
         self._counted -= 1
         if self._waiting and not self._over:
             self._start(self._waiting.pop(next(iter(self._waiting))))
@@ -286,10 +250,10 @@ class HttpChannel:
             self._on_error(error)
         self._end(f"internal error: {type(error).__name__}: {error}")
 
-    async def _ask(self, request: _Request) -> None:
-        tries = 1 if request.method in ("server/discover", "initialize") else RATE_TRIES
+    async def _ask(self, request: HttpRequest) -> None:
+        tries = 1 if request.probes or request.method == "initialize" else RATE_TRIES
         while (refusal := await self._attempt(request)) is not None:
-            rest = refusal.retry_after or RETRY
+            rest = refusal.retry_after or RATE_REST
             tries -= 1
             if refusal.kind != "rate_limited" or not tries or rest > RATE_MOST:
                 break
@@ -306,7 +270,7 @@ class HttpChannel:
             self._doubt = self._doubt or refusal.kind in ("unreachable", "tls", "lost")
             self._unanswered(request, refusal.kind, self._worded(request, refusal))
 
-    def _worded(self, request: _Request, refusal: Refusal) -> str:
+    def _worded(self, request: HttpRequest, refusal: Refusal) -> str:
         if refusal.kind != "needs_auth":
             answered = refusal.kind in ("refused", "rate_limited", "status", "unreadable")
             return f"{request.method}: {refusal.message}" if answered else refusal.message
@@ -314,18 +278,18 @@ class HttpChannel:
             return f"refuses the credentials of its entry ({refusal.message}); correct them in `headers`"
         return f"{_SIGN_IN} ({refusal.message})"
 
-    async def _attempt(self, request: _Request) -> Refusal | None:
+    async def _attempt(self, request: HttpRequest) -> Refusal | None:
         """Send it once, and follow what comes until it is answered; None when nothing more is to be said."""
         try:
             refusal = await self._post(request)
         except TransportError as e:
             self._reached = e.kind not in ("unreachable", "tls")
-            refusal = Refusal("ended" if request.method in _ENDLESS and request.sent else e.kind, str(e))
+            refusal = Refusal("ended" if request.endless else e.kind, str(e))
         except EventTooLarge as e:
             refusal = Refusal("unreadable", str(e))
         if refusal is None or not request.last_id or request.modern or refusal.kind != "lost":
             return refusal
-        return await self._resume(request)
+        return await self._session.resume(request)
 
     def _sure_again(self) -> None:
         """Let the lists be looked at again: a server that was away may have come back with others."""
@@ -333,29 +297,29 @@ class HttpChannel:
         for notification in LISTS_CHANGED:
             self._bring(notification, None)
 
-    async def _post(self, request: _Request) -> Refusal | None:
+    async def _post(self, request: HttpRequest) -> Refusal | None:
         request.sent = True
-        begin = BEGIN if request.method in _ENDLESS or request.method == "server/discover" else None
+        begin = BEGIN if request.endless or request.probes else None
         async with self._client.exchange("POST", self._headers(request), request.body, begin=begin) as answer:
             self._reached = True
-            head = _head(answer)
+            head = head_of(answer)
             if request.method == "initialize" and head.ok:
-                self._take_session(answer)
+                self._session.take(answer)
             if head.streams:
-                await self._follow(answer, request)
+                await self._follow(answer, request, "")
                 if request.answered:
                     return None
-                kind = "ended" if request.method in _ENDLESS else "lost"
-                return Refusal(kind, "the server ended the stream before its answer")
+                return Refusal("ended" if request.endless else "lost", "the server ended the stream before its answer")
             body = await answer.read(MAX_MESSAGE)
         if body is None:
             return Refusal("unreadable", f"the answer is larger than {MAX_MESSAGE >> 20} MiB")
-        probing = request.method == "server/discover"
-        reply = http_answer.reply(
-            request.mid, head, body, session=self._in_session(request), probing=probing, now=time.time_ns() / 1e9
-        )
+        now = time.time_ns() / 1e9
+        named = self._session.names(request)
+        reply = http_answer.reply(request.mid, head, body, session=named, probing=request.probes, now=now)
         if isinstance(reply, Refusal):
             return reply
+        if head.status == 400 and request.modern and await self._annotated_anew(request, reply):
+            return await self._post(request)
         if head.kind != "application/json" and head.ok:
             self._odd("content-type", f"answers {request.method} with JSON as {ascii(head.content_type)[:80]}")
         self._bring(reply, request)
@@ -364,17 +328,26 @@ class HttpChannel:
             self._unanswered(request, "unreadable", "the answer is to another request")
         return None
 
-    def _in_session(self, request: _Request) -> bool:
-        return bool(self._session) and not request.modern and request.method != "initialize"
+    async def _annotated_anew(self, request: HttpRequest, reply: bytes) -> bool:
+        """A call that was refused because of its headers: whether a newer list of the tools gives it others."""
+        before, tool = self._tables, request.told.tool
+        if tool is None or request.relisted or not mirrored.says_mismatch(reply):
+            return False
+        request.relisted = True
+        self._listed = anyio.Event()
+        self._bring(LISTS_CHANGED[0], None)
+        with anyio.move_on_after(LIST_WAIT):
+            await self._listed.wait()
+        return before.get(tool) != self._tables.get(tool)
 
-    def _headers(self, request: _Request) -> list[Header]:
+    def _headers(self, request: HttpRequest) -> list[Header]:
         if not request.modern:
-            return [*self._posted, *self._hop]
+            return [*self._posted, *self._session.headers]
         headers = self._posted + mirrored.standard(request.method, request.told)
         table = self._tables.get(request.told.tool) if self._tables and request.told.tool is not None else None
         return headers + mirrored.custom(table, request.told.arguments) if table else headers
 
-    def _unanswered(self, request: _Request, kind: str, message: str) -> None:
+    def _unanswered(self, request: HttpRequest, kind: str, message: str) -> None:
         if not request.answered:
             request.answered = True
             if not request.cancelled:
@@ -382,7 +355,7 @@ class HttpChannel:
 
     # --- what comes back ---------------------------------------------------------------------------------------------
 
-    async def _follow(self, answer: Answer, request: _Request | None, last_id: str = "") -> tuple[EventDecoder, int]:
+    async def _follow(self, answer: Answer, request: HttpRequest | None, last_id: str) -> tuple[EventDecoder, int]:
         """Hand on what a stream brings until it ends; (what it said of itself, how many messages it brought)."""
         decoder = EventDecoder()
         decoder.resume_from(last_id)
@@ -408,7 +381,7 @@ class HttpChannel:
                         scope.deadline = anyio.current_time() + AFTER_ANSWER
         return decoder, brought
 
-    def _bring(self, data: bytes, request: _Request | None) -> None:
+    def _bring(self, data: bytes, request: HttpRequest | None) -> None:
         """Hand on one message; what an answer to `initialize` says of the session counts from here on."""
         answers = False
         if request is not None:
@@ -416,7 +389,7 @@ class HttpChannel:
             if answers:
                 request.answered = True
                 if request.method == "initialize":
-                    self._negotiated(data)
+                    self._session.agree(data)
             self.current = request.mid
         try:
             self._receiver.frame(memoryview(data))
@@ -425,71 +398,27 @@ class HttpChannel:
         finally:
             self.current = None
 
-    async def _resume(self, request: _Request) -> Refusal | None:
-        """The rest of a legacy stream that ended before its answer (2025-11-25, resumability and redelivery)."""
-        failures = 0
-        while failures < RESUME_FAILURES:
-            wait = RETRY if request.retry is None else min(request.retry, RETRY_MOST)
-            await anyio.sleep(max(wait, 2.0**failures) if failures else wait)
-            try:
-                async with self._client.exchange("GET", self._stream_headers(request.last_id), begin=BEGIN) as answer:
-                    head = _head(answer)
-                    if head.streams:
-                        failures = 0
-                        await self._follow(answer, request, request.last_id)
-                    elif head.status in (408, 429) or head.status >= 500:
-                        failures += 1
-                    else:
-                        return Refusal("lost", f"its stream ended and cannot be resumed: HTTP {head.status}")
-            except TransportError:
-                failures += 1
-            except EventTooLarge as e:
-                return Refusal("unreadable", str(e))
-            if request.answered:
-                return None
-        return Refusal("lost", "its stream ended and cannot be resumed")
-
-    # --- the legacy session ------------------------------------------------------------------------------------------
-
-    def _take_session(self, answer: Answer) -> None:
-        session = answer.header(b"mcp-session-id")
-        if session and not _VISIBLE.fullmatch(session):
-            self._odd("session-id", "gave a session id that no header can carry; it is not used")
-            session = ""
-        self._session = session
-        self._hop = [(b"Mcp-Session-Id", session.encode("ascii"))] if session else []
-
-    def _negotiated(self, data: bytes) -> None:
-        version = mirrored.agreed_version(data)
-        if version:
-            self._hop.append((b"MCP-Protocol-Version", version))
-
-    def _stream_headers(self, last_id: str) -> list[Header]:
-        headers = [(b"Accept", b"text/event-stream"), *self._common, *self._hop]
-        if last_id:
-            headers.append((b"Last-Event-ID", last_id.encode("utf-8", "replace")))
-        return headers
+    # --- what is no request ------------------------------------------------------------------------------------------
 
     async def _post_other(self, body: bytes, env: Envelope) -> None:
         """A notification, or the answer to a question of the server's. Whatever 2xx comes back is fine (case C063)."""
         first = env.method == "notifications/initialized"
-        gate = self._gate if first else None
+        gate = self._session.gate if first else None
         what = env.method or "an answer to the server's question"
         try:
-            if self._gate is not None and not first:
-                await self._gate.wait()
-            async with self._client.exchange("POST", [*self._posted, *self._hop], body, begin=BEGIN) as answer:
-                head = _head(answer)
+            if self._session.gate is not None and not first:
+                await self._session.gate.wait()
+            headers = [*self._posted, *self._session.headers]
+            async with self._client.exchange("POST", headers, body, begin=BEGIN) as answer:
+                head = head_of(answer)
                 if gate is not None:
                     self._open(gate)
                 if head.streams:
-                    await self._follow(answer, None)
+                    await self._follow(answer, None, "")
                     return
                 said = await answer.read(MAX_IGNORED)
             if not head.ok:
-                refusal = http_answer.reply(
-                    0, head, said or b"", session=bool(self._session), probing=False, now=time.time_ns() / 1e9
-                )
+                refusal = http_answer.reply(0, head, said or b"", session=bool(self._session.id), probing=False, now=0)
                 if isinstance(refusal, Refusal) and refusal.kind == "session":
                     self._session_gone()
                 else:
@@ -507,41 +436,15 @@ class HttpChannel:
         if not gate.is_set():
             gate.set()
             if not self._over and self._tasks is not None:
-                self._tasks.start_soon(self._standing)
+                self._tasks.start_soon(self._stand)
 
-    async def _standing(self) -> None:
-        """The stream for what no request asked for, if the server has one; it says nothing about its health (C062)."""
-        last_id, retry, failures, worked = "", None, 0, False
-        while True:
-            began = anyio.current_time()
-            brought = 0
-            try:
-                async with self._client.exchange("GET", self._stream_headers(last_id), begin=BEGIN) as answer:
-                    head = _head(answer)
-                    if head.streams:
-                        worked = True
-                        decoder, brought = await self._follow(answer, None, last_id)
-                        last_id, retry = decoder.last_id, decoder.retry if decoder.retry is not None else retry
-                    elif not worked:
-                        return
-                    elif head.status == 404 and self._session:
-                        self._session_gone()
-                        return
-                    elif head.status < 500 and head.status not in (408, 409, 429):
-                        return
-            except TransportError:
-                pass
-            except EventTooLarge as e:
-                self._odd("too-large", f"its own stream was ended: {e}")
-            except Exception as e:  # a fault of ours
-                self._internal(e)
-                return
-            lasted = anyio.current_time() - began
-            failures = 0 if brought or lasted > BRIEF else failures + 1
-            wait = RETRY if retry is None else retry
-            await anyio.sleep(min(max(wait, 2.0**failures if failures > 1 else 0.0), RETRY_MOST))
+    async def _stand(self) -> None:
+        try:
+            await self._session.standing()
+        except Exception as e:  # a fault of ours
+            self._internal(e)
 
-    def _give_back(self, request: _Request) -> None:
+    def _give_back(self, request: HttpRequest) -> None:
         """The server says that its session is no more, so it did not act on this: it may be sent in the next one."""
         request.answered = True
         if not request.cancelled:
@@ -563,12 +466,6 @@ class HttpChannel:
             with anyio.move_on_after(LAST_VERDICTS):
                 await idle.wait()
         self._end(SESSION_GONE)
-
-
-def _head(answer: Answer) -> Head:
-    if 200 <= answer.status < 300:
-        return Head(answer.status, answer.header(b"content-type"))
-    return Head(answer.status, answer.header(b"content-type"), answer.header(b"retry-after"), answer.location)
 
 
 def _common_headers(headers: Mapping[str, str], credentials: bytes) -> tuple[list[Header], bool]:

@@ -157,7 +157,7 @@ def test_the_examples_are_good(tmp_path: Path) -> None:
     examples = Path(__file__).parents[2] / "config"
     loaded = load("", {"HOME": "/home/u"}, Places("/home/u", str(examples), str(tmp_path)))
     assert loaded.problems() == ()
-    assert set(loaded.resolved.servers) == {"time", "github", "notes"}
+    assert set(loaded.resolved.servers) == {"time", "github", "wiki", "notes"}
     assert set(loaded.resolved.specs) == {"time", "github"}
     assert loaded.settings == HubSettings()
     text = (examples / "settings.toml").read_text("utf-8")

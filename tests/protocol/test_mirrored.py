@@ -18,7 +18,17 @@ from mcp.shared.inbound import (
 
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.jsonrpc import UNSET, Raw
-from mcphub.protocol.mirrored import BadAnnotation, Told, agreed_version, custom, encode, standard, table_of, tables
+from mcphub.protocol.mirrored import (
+    BadAnnotation,
+    Told,
+    agreed_version,
+    custom,
+    encode,
+    says_mismatch,
+    standard,
+    table_of,
+    tables,
+)
 
 VERSION = "2026-07-28"
 META: dict[str, Any] = {"io.modelcontextprotocol/protocolVersion": VERSION}
@@ -258,3 +268,17 @@ def test_headers_of_a_call(arguments: dict[str, Any], headers: dict[str, str]) -
 def test_arguments_that_cannot_be_read(raw: bytes) -> None:
     """Whatever the arguments are, the request goes out and the server judges it."""
     assert custom(TABLE, Raw(raw)) == []
+
+
+@pytest.mark.parametrize(
+    ("response", "mismatch"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"x"}}', True),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"-32020"}}', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"a":-32020}}', False),
+        (b"-32020", False),
+    ],
+)
+def test_a_mismatch(response: bytes, mismatch: bool) -> None:
+    """Only the code says it."""
+    assert says_mismatch(response) is mismatch

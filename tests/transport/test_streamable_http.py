@@ -846,3 +846,25 @@ async def test_annotations_of_a_legacy_server_are_none() -> None:
         assert (len(kept), warnings) == (2, ())
         await peer.ask("tools/call", CALL)
         assert server.requests[-1].header("Mcp-Param-Text") is None
+
+
+@pytest.mark.parametrize("changed", [True, False])
+async def test_annotations_that_have_changed(changed: bool) -> None:
+    """A call that is refused because of its headers is sent again once where a newer list gives it others; where it
+    does not, the refusal is the answer."""
+    mcp = OrdinaryMcp(era="modern")
+    mismatch = -32020
+    async with RudeHttp(mcp) as server, linked(server.url) as peer, anyio.create_task_group() as tasks:
+        await listed(peer, modern=True)
+
+        def relist(data: bytes) -> None:
+            if b"tools/list_changed" in data:
+                mcp.tools = [ANNOTATED] if changed else mcp.tools
+                tasks.start_soon(listed, peer, True)
+
+        peer.told.on_frame = relist
+        server.on("tools/call", lambda r: body(r.error(mismatch, "Mcp-Param-Text is missing"), status=400))
+        found = await peer.result("tools/call", CALL, modern=True)
+        assert ("result" in found) == changed
+        sent = [request.header("Mcp-Param-Text") for request in server.sent("tools/call")]
+        assert sent == ([None, "hello"] if changed else [None])
