@@ -1,4 +1,4 @@
-"""Owns one request on its way over HTTP: what was sent, what its stream said of itself, whether anything is owed for it.
+"""Owns one request on its way over HTTP: what was sent, what its stream said of itself, what is still owed for it.
 
 It must not send anything: the channel does, and the session takes up again what broke off.
 """
@@ -20,8 +20,8 @@ ENDLESS = frozenset(["subscriptions/listen"])
 
 
 class HttpRequest:
-    """`answered`: nothing more is owed for it. `sent`: the server may know of it. `counted`: it takes a place among those
-    that travel at once. `retry` and `last_id` are what its stream said, for taking it up again."""
+    """`answered`: nothing more is owed for it. `sent`: the server may know of it. `counted`: it takes a place among
+    those that travel at once. `retry` and `last_id` are what its stream said, for taking it up again."""
 
     __slots__ = (
         "answered", "body", "cancelled", "counted", "last_id", "method", "mid", "relisted", "retry", "scope", "sent",

@@ -26,7 +26,7 @@ from mcphub.channel import Data, Receiver
 from mcphub.errors import TransportError
 from mcphub.protocol import http_answer, jsonrpc, mirrored
 from mcphub.protocol.eventstream import EventDecoder, EventTooLarge
-from mcphub.protocol.http_answer import SESSION_GONE, Head, Refusal
+from mcphub.protocol.http_answer import SESSION_GONE, Refusal
 from mcphub.protocol.jsonrpc import Envelope, NotAMessage
 from mcphub.protocol.mirrored import Table, Told
 from mcphub.spec import HttpSpec, ServerSpec
@@ -284,7 +284,8 @@ class HttpChannel:
             refusal = await self._post(request)
         except TransportError as e:
             self._reached = e.kind not in ("unreachable", "tls")
-            refusal = Refusal("ended" if request.endless else e.kind, str(e))
+            ended = request.endless and e.kind in ("lost", "no_response")
+            refusal = Refusal("ended" if ended else e.kind, str(e))
         except EventTooLarge as e:
             refusal = Refusal("unreadable", str(e))
         if refusal is None or not request.last_id or request.modern or refusal.kind != "lost":

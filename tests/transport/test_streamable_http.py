@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcphub.protocol.http_answer import SESSION_GONE
-from mcphub.transport import streamable_http
+from mcphub.transport import http_session, streamable_http
 from tests.fakes.hub import eventually
 from tests.fakes.ordinary_mcp import OrdinaryMcp
 from tests.fakes.rude_http import (
@@ -228,20 +228,6 @@ async def test_requests_that_wait_their_turn(monkeypatch: pytest.MonkeyPatch) ->
 # -- E. HTTP
 
 
-@pytest.mark.parametrize("status", [405, 404, 400, 406, 501, 500])
-async def test_a_server_without_a_stream_of_its_own(status: int) -> None:
-    """C062: whatever GET is answered with, it is asked once and says nothing about the server's health."""
-    async with RudeHttp(OrdinaryMcp(era="legacy")) as server, linked(server.url) as peer:
-        server.on("GET", empty(status), times=None)
-        await peer.initialize()
-        await server.until(lambda: server.sent("GET"))
-        assert await peer.ask("tools/list") == "answered"
-        assert await peer.ask("tools/list") == "answered"
-        assert len(server.sent("GET")) == 1
-        assert peer.told.ends == []
-        assert peer.notes == []
-
-
 ODD = [
     empty(202),
     body(b"Accepted", "text/plain", status=202),
@@ -444,7 +430,7 @@ async def test_too_long_a_wait() -> None:
 
 async def test_too_many_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """C075: a server that refuses again and again is asked three times."""
-    monkeypatch.setattr(streamable_http, "RETRY", 0.02)
+    monkeypatch.setattr(streamable_http, "RATE_REST", 0.02)
     async with RudeHttp(OrdinaryMcp(era="modern")) as server, linked(server.url) as peer:
         server.on("tools/call", empty(429), times=None)
         assert await peer.ask("tools/call", CALL, modern=True) == "rate_limited"
@@ -477,6 +463,7 @@ async def test_503_is_the_servers_trouble() -> None:
 async def test_slow_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """C077: only the caller's deadline ends a call, be it silent, commented or plain JSON; streams stay open."""
     monkeypatch.setattr(streamable_http, "BEGIN", 0.2)
+    monkeypatch.setattr(http_session, "BEGIN", 0.2)
     async with RudeHttp(OrdinaryMcp(era="legacy", standing=True)) as server, linked(server.url) as peer:
         await peer.initialize()
         await server.until(lambda: server.sent("GET"))
@@ -494,38 +481,6 @@ async def test_a_listen_that_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> 
     async with RudeHttp(OrdinaryMcp(era="modern")) as server, linked(server.url) as peer:
         server.on("subscriptions/listen", body(b"x").after(NEVER))
         assert await peer.ask("subscriptions/listen", {"notifications": {}}, modern=True) == "ended"
-
-
-FAREWELLS = [empty(405), empty(404), empty(204), body(b"bye"), body(b"x").after(NEVER), raw(RESET)]
-
-
-@pytest.mark.parametrize("reply", FAREWELLS, ids=range(len(FAREWELLS)))
-async def test_the_end_of_a_session(reply: Reply, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C079: however DELETE is answered, or not, the link closes in bounded time and says nothing of it."""
-    monkeypatch.setattr(streamable_http, "GOODBYE", 0.3)
-    async with RudeHttp(OrdinaryMcp(era="legacy")) as server:
-        server.on("DELETE", reply)
-        async with linked(server.url) as peer:
-            await peer.initialize()
-            await peer.result("tools/list")
-            begun = anyio.current_time()
-        assert anyio.current_time() - begun < 2.0
-        assert len(server.sent("DELETE")) == 1
-        assert peer.notes == []
-
-
-async def test_no_farewell_to_a_server_that_is_gone() -> None:
-    """C079: nothing is said to a server that does not listen any more."""
-    async with RudeHttp(OrdinaryMcp(era="legacy")) as server:
-        url = server.url
-        peer_link = linked(url)
-        peer = await peer_link.__aenter__()
-        await peer.initialize()
-        await peer.result("tools/list")
-    assert await peer.ask("tools/list") == "unreachable"
-    begun = anyio.current_time()
-    await peer_link.__aexit__(None, None, None)
-    assert anyio.current_time() - begun < 1.0
 
 
 # -- F. SSE
@@ -583,106 +538,6 @@ async def test_an_event_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> No
         assert await peer.ask("tools/call", CALL, modern=True) == "unreadable"
         assert "larger" in peer.told.text(2)
         assert await peer.ask("tools/list", modern=True) == "answered"
-
-
-# -- streams of a legacy session
-
-
-async def test_the_servers_own_stream() -> None:
-    """What no request asked for comes on a GET stream, belongs to no request, and resumes behind its last event."""
-    mcp = OrdinaryMcp(era="legacy", standing=True)
-    async with RudeHttp(mcp) as server, linked(server.url) as peer:
-        await peer.initialize()
-        await server.until(lambda: mcp.feeds)
-        first = server.sent("GET")[0]
-        assert first.header("Accept") == "text/event-stream"
-        assert first.header("Mcp-Session-Id") == "session-1"
-        assert first.header("Last-Event-ID") is None
-        mcp.feeds[0].send(event(CHANGED, id="e1", retry=50))
-        await peer.told.until(lambda: peer.told.frames[-1] == (None, CHANGED))
-        mcp.feeds[0].end()
-        begun = anyio.current_time()
-        await server.until(lambda: len(server.sent("GET")) == 2)
-        assert 0.04 < anyio.current_time() - begun < 1.0
-        assert server.sent("GET")[1].header("Last-Event-ID") == "e1"
-
-
-async def test_the_servers_own_stream_says_that_the_session_is_over() -> None:
-    """C065: a server that restarted is noticed when its stream is taken up again, before a call is refused."""
-    mcp = OrdinaryMcp(era="legacy", standing=True)
-    async with RudeHttp(mcp) as server, linked(server.url) as peer:
-        await peer.initialize()
-        await server.until(lambda: mcp.feeds)
-        mcp.feeds[0].send(event(CHANGED, retry=10))
-        await peer.told.until(lambda: peer.told.frames[-1][1] == CHANGED)
-        mcp.expire()
-        mcp.feeds[0].end()
-        await peer.told.until(lambda: peer.told.ends)
-        assert peer.told.ends == [SESSION_GONE]
-
-
-async def test_a_stream_that_ends_at_once_is_not_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """C062: a server that opens its stream only to close it is asked less and less often."""
-    monkeypatch.setattr(streamable_http, "RETRY", 0.05)
-    async with RudeHttp(OrdinaryMcp(era="legacy")) as server, linked(server.url) as peer:
-        server.on("GET", stream(), times=None)
-        await peer.initialize()
-        await server.until(lambda: len(server.sent("GET")) == 2)
-        with anyio.move_on_after(1.5):
-            await server.until(lambda: len(server.sent("GET")) == 3)
-        assert len(server.sent("GET")) == 2
-
-
-@pytest.mark.parametrize("ending", [CLOSE, RESET, None])
-async def test_a_stream_that_ended_before_its_answer(ending: Any) -> None:
-    """A legacy stream with ids is taken up again after the time it named, with the last id, as often as it takes, and
-    what comes belongs to its request."""
-    mcp = OrdinaryMcp(era="legacy")
-    primed = event("", id="e1", retry=100)
-    async with RudeHttp(mcp) as server, linked(server.url) as peer:
-        server.on("GET", empty(405))
-        server.on("GET", stream(event(PROGRESS, id="e2", retry=20)))
-        await peer.initialize()
-        await server.until(lambda: server.sent("GET"))
-        server.on("tools/call", stream(primed, *((ending,) if ending is not None else ())))
-        server.on("GET", lambda r: stream(event(server.sent("tools/call")[0].result({"n": 1}))))
-        begun = anyio.current_time()
-        mid = peer.start("tools/call", CALL)
-        await server.until(lambda: len(server.sent("GET")) == 2)
-        assert 0.09 < anyio.current_time() - begun < 1.0
-        assert await peer.ended(mid) == "answered"
-        assert [r.header("Last-Event-ID") for r in server.sent("GET")] == [None, "e1", "e2"]
-        assert peer.told.frames[-2] == (mid, PROGRESS)
-        assert peer.told.frames[-1][0] == mid
-
-
-@pytest.mark.parametrize("reply", [empty(405), empty(404), body(b"x", status=400)], ids=["405", "404", "400"])
-async def test_a_stream_that_cannot_be_resumed(reply: Reply) -> None:
-    """C091: then the call is lost, and that is said at once."""
-    async with RudeHttp(OrdinaryMcp(era="legacy")) as server, linked(server.url) as peer:
-        server.on("GET", reply, times=None)
-        await peer.initialize()
-        server.on("tools/call", stream(event("", id="e1", retry=10)))
-        mid = peer.start("tools/call", CALL)
-        assert await peer.ended(mid) == "lost"
-        assert "cannot be resumed" in peer.told.text(mid)
-
-
-@pytest.mark.parametrize("modern", [False, True])
-@pytest.mark.parametrize("with_id", [False, True])
-async def test_a_stream_that_ended_for_good(modern: bool, with_id: bool) -> None:
-    """C091: without an id, or in the modern era, there is nothing to resume: the call is lost and nothing is asked."""
-    async with RudeHttp(OrdinaryMcp(era="both")) as server, linked(server.url) as peer:
-        if not modern:
-            if with_id:
-                return
-            await peer.initialize()
-            await server.until(lambda: server.sent("GET"))
-        before = len(server.sent("GET"))
-        server.on("tools/call", stream(event(PROGRESS, id="e1" if with_id else None)))
-        mid = peer.start("tools/call", CALL, modern=modern)
-        assert await peer.ended(mid) == "lost"
-        assert len(server.sent("GET")) == before
 
 
 # -- failures
