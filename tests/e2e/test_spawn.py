@@ -235,10 +235,11 @@ async def test_any_order_of_closing(place: Place) -> None:
         await hub.until_state(*servers)
         await agent.initialize()
         calls, failures = 0, []
+        enough = anyio.Event()
 
         async def keep_calling() -> None:
             nonlocal calls
-            while True:
+            while not enough.is_set():  # not cancelled in the middle of a read, which the test's own loop may trip over
                 response = await agent.call("mcp__d__echo", {"text": "x"})
                 calls += 1
                 if "result" not in response or response["result"].get("isError"):
@@ -249,7 +250,7 @@ async def test_any_order_of_closing(place: Place) -> None:
             for name in ("a", "c", "b"):
                 await hub.reconnect(name)
                 await hub.until_restarted(name, 2)
-            tasks.cancel_scope.cancel()
+            enough.set()
         assert failures == []
         assert calls > 0
         assert len(place.starts("d")) == 1
