@@ -12,8 +12,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 
 import anyio
 import anyio.abc
@@ -49,6 +49,8 @@ log = logging.getLogger("mcphub")
 
 #: How long an orderly stop may take beyond the servers' own grace, seconds.
 STOP_MARGIN = 5.0
+#: How long a snapshot may wait to be given to agents while others follow it, seconds.
+BREATH = 0.01
 #: Memory is given back to the system so long after it was freed, seconds.
 TRIM_AFTER = 0.5
 
@@ -124,6 +126,7 @@ async def _run(ready: _Ready, hide: Callable[[Iterable[str]], None]) -> None:
             ready.listening()
             gc.collect()
             gc.freeze()  # what start-up made stays: the collector need not look at it again
+            gc.enable()
             await stop.wait()
             sdnotify.stopping(os.environ)
             log.info("stopping")
@@ -178,14 +181,15 @@ async def _serving(
             workers.start_soon(supervisor.run, started)
             await started.wait()
             loaded = await workspaces.start()
-            # The servers start while this is imported; it is the largest part of our own start-up.
-            control_server, http_listener = await anyio.to_thread.run_sync(_http)
             for problem in filter(None, (*loaded.problems(), *loaded.warnings(), loopback.problem, ids.problem)):
                 log.warning("%s", problem)
             async with anyio.create_task_group() as agents:
                 agents.start_soon(_follow, supervisor, gateway, trim)
                 agents.start_soon(workspaces.run)
                 agents.start_soon(listener.run, agent_sock)
+                # Servers start and agents are served while this is imported, the largest part of our own start-up.
+                with _frequent_switches():
+                    control_server, http_listener = await anyio.to_thread.run_sync(_http)
                 async with http_listener(endpoint, where.http_socket, loopback, _log):
                     async with control_server(hub, control_path):
                         served = agent_path + (f" and {loopback.url}" if loopback.url else "")
@@ -197,6 +201,18 @@ async def _serving(
             with anyio.move_on_after(2 * settings.stop.grace + STOP_MARGIN):
                 await supervisor.stop()
             workers.cancel_scope.cancel()
+
+
+@contextmanager
+def _frequent_switches() -> Iterator[None]:
+    """Let the loop have its turn every half a millisecond while another thread imports: ten times as often as usual,
+    since each server that starts needs several turns."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.0005)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _http() -> tuple[
@@ -228,6 +244,7 @@ async def _follow(supervisor: Supervisor, gateway: Gateway, trim: _Trim) -> None
         revision = await supervisor.snapshot.newer_than(revision)
         gateway.refresh()
         trim()
+        await anyio.sleep(BREATH)  # fifty servers that start change it fifty times
 
 
 async def _signals(stop: anyio.Event) -> None:

@@ -9,8 +9,6 @@ import datetime
 from collections.abc import Sequence
 from typing import assert_never
 
-import psutil
-
 from mcphub.config.resolve import Resolved
 from mcphub.connection.faults import Fault
 from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pending, State
@@ -43,6 +41,8 @@ def resident(pid: int | None) -> int | None:
     """Resident bytes of a process, None where it is gone."""
     if pid is None:
         return None
+    import psutil  # a fifth of a start-up's imports would otherwise be for a table that nobody may ask for
+
     try:
         return int(psutil.Process(pid).memory_info().rss)
     except psutil.Error:

@@ -11,7 +11,7 @@ from mcphub.catalog.definition import Definition, read_definitions
 from mcphub.catalog.library import Library, Shelf
 from mcphub.catalog.library import merge as merge_library
 from mcphub.catalog.naming import DEFAULT_MAX_LENGTH
-from mcphub.catalog.toolset import Offer, Toolset, merge
+from mcphub.catalog.toolset import Offer, Rendered, Toolset, merge, render
 from mcphub.connection.machine import Connected
 from mcphub.connection.worker import View
 from mcphub.spec import InstanceKey
@@ -25,6 +25,10 @@ class Catalog:
     def __init__(self, max_length: int = DEFAULT_MAX_LENGTH) -> None:
         self._max_length = max_length
         self._read: dict[InstanceKey, _Read] = {}
+        #: What each instance brings to a view of these names: fifty servers that start one by one render once each.
+        self._parts: dict[
+            tuple[InstanceKey, str], tuple[tuple[Definition, ...], tuple[str, ...], tuple[Rendered, ...]]
+        ] = {}
         self._merged: dict[tuple[str, str], tuple[object, Toolset]] = {}
         self._libraries: dict[tuple[str, str], tuple[object, Library]] = {}
 
@@ -54,7 +58,15 @@ class Catalog:
         known = self._merged.get((workspace, only))
         if known is not None and known[0] == stamp:
             return known[1]
-        offers = [Offer(v.key, self.definitions(v)[0], isinstance(v.state, Connected)) for v in shown]
+        names = tuple(visible)
+        offers = []
+        for v in shown:
+            tools = self.definitions(v)[0]
+            part = self._parts.get((v.key, only))
+            if part is None or part[0] is not tools or part[1] != names:
+                part = (tools, names, render(v.key, tools, names, self._max_length, not only))
+                self._parts[v.key, only] = part
+            offers.append(Offer(v.key, tools, isinstance(v.state, Connected), part[2]))
         toolset = merge(offers, tuple(visible), self._max_length, prefixed=not only)
         self._merged[workspace, only] = (stamp, toolset)
         return toolset
@@ -77,6 +89,8 @@ class Catalog:
         """Drop what no longer exists."""
         for key in [k for k in self._read if k not in alive]:
             del self._read[key]
+        for part in [p for p in self._parts if p[0] not in alive]:
+            del self._parts[part]
         for view in [v for v in self._merged if v[0] not in workspaces]:
             del self._merged[view]
         for view in [v for v in self._libraries if v[0] not in workspaces]:

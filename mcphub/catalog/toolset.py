@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from mcphub.catalog.definition import Definition
 from mcphub.catalog.naming import DEFAULT_MAX_LENGTH, exposed_names
@@ -23,6 +24,8 @@ class Offer:
     key: InstanceKey
     tools: tuple[Definition, ...]
     up: bool
+    #: What `render` made of it for this view, where that is known already.
+    rendered: tuple[Rendered, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,15 @@ class Route:
     exposed: str
     definition: Definition
     quoted: bytes
+
+
+class Rendered(NamedTuple):
+    """One tool under its exposed name: its route, and its definition for each era."""
+
+    exposed: str
+    route: Route
+    legacy: bytes
+    modern: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,27 @@ class Toolset:
 TTL_MS = 5000
 
 
+def render(
+    key: InstanceKey,
+    tools: Sequence[Definition],
+    servers: Sequence[str],
+    max_length: int = DEFAULT_MAX_LENGTH,
+    prefixed: bool = True,
+) -> tuple[Rendered, ...]:
+    """One instance's part of a view, by tool name: the same as long as its tools and the view's `servers` are."""
+    tools = sorted(tools, key=lambda d: d.name)
+    names = [d.name for d in tools]
+    if prefixed:
+        names = exposed_names(key.name, names, servers, max_length)
+    out = []
+    for exposed, definition in zip(names, tools, strict=True):
+        old = definition.render(exposed, modern=False)
+        new = definition.render(exposed, modern=True)
+        route = Route(key, exposed, definition, quote(definition.name))
+        out.append(Rendered(exposed, route, old, old if old == new else new))
+    return tuple(out)
+
+
 def merge(
     offers: Sequence[Offer], servers: Sequence[str], max_length: int = DEFAULT_MAX_LENGTH, prefixed: bool = True
 ) -> Toolset:
@@ -61,18 +94,15 @@ def merge(
     all_up = True
     for offer in sorted(offers, key=lambda o: o.key):
         all_up = all_up and offer.up
-        tools = sorted(offer.tools, key=lambda d: d.name)
-        names = [d.name for d in tools]
-        if prefixed:
-            names = exposed_names(offer.key.name, names, servers, max_length)
-        for exposed, definition in zip(names, tools, strict=True):
+        rendered = offer.rendered
+        if rendered is None:
+            rendered = render(offer.key, offer.tools, servers, max_length, prefixed)
+        for exposed, route, old, new in rendered:
             if exposed in routes:
                 continue  # digits of two servers met by chance: the first server by name keeps it
-            routes[exposed] = Route(offer.key, exposed, definition, quote(definition.name))
-            old = definition.render(exposed, modern=False)
-            new = definition.render(exposed, modern=True)
+            routes[exposed] = route
             legacy.append(old)
-            modern.append(old if old == new else new)
+            modern.append(new)
     body = b",".join(modern)
     ttl = TTL_MS if all_up else 0
     return Toolset(

@@ -324,7 +324,7 @@ class Worker:
                             self.pid = link.pid
                             self._changed()
                             try:
-                                step = await self._begin(client, link, probe, phase)
+                                step = await self._begin(client, link, probe, phase, slot)
                                 if isinstance(step, era.Restart):
                                     restart = step
                                 elif isinstance(step, era.Refused):
@@ -356,13 +356,15 @@ class Worker:
             slot.give_back()
 
     async def _begin(
-        self, client: Client, link: Link, probe: era.Probe, phase: list[str]
+        self, client: Client, link: Link, probe: era.Probe, phase: list[str], slot: _Slot
     ) -> era.Restart | era.Refused | Facts:
         phase[0] = "handshake"
         limit = PROBE_LIMIT_REMOTE if self._remote else handshake.PROBE_LIMIT
         step = await handshake.shake_hands(client, probe, self.spec.startup_timeout, limit)
         if not isinstance(step, era.Spoken):
             return step
+        # What a start-up costs is over once the server has answered: the next one may start while this one lists.
+        slot.give_back()
         phase[0] = "list"
         tools, warnings = await handshake.list_tools(client, step.result.get("capabilities"), self.spec.startup_timeout)
         tools, dropped = link.usable(tools)

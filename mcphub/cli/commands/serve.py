@@ -29,6 +29,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    import gc
+
+    gc.disable()  # until it serves: nothing that start-up makes is garbage
     from mcphub import daemon
 
     return daemon.main(args)
