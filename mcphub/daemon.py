@@ -49,8 +49,6 @@ log = logging.getLogger("mcphub")
 
 #: How long an orderly stop may take beyond the servers' own grace, seconds.
 STOP_MARGIN = 5.0
-#: How long a snapshot may wait to be given to agents while others follow it, seconds.
-BREATH = 0.01
 #: Memory is given back to the system so long after it was freed, seconds.
 TRIM_AFTER = 0.5
 
@@ -244,7 +242,6 @@ async def _follow(supervisor: Supervisor, gateway: Gateway, trim: _Trim) -> None
         revision = await supervisor.snapshot.newer_than(revision)
         gateway.refresh()
         trim()
-        await anyio.sleep(BREATH)  # fifty servers that start change it fifty times
 
 
 async def _signals(stop: anyio.Event) -> None:

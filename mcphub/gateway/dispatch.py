@@ -349,6 +349,10 @@ class Gateway:
             return
         route = agent.toolset.routes.get(params.name)
         if route is None:
+            # Its server may have connected in this very turn of the loop.
+            agent.toolset = self.toolset(agent.workspace, agent.view)
+            route = agent.toolset.routes.get(params.name)
+        if route is None:
             self._unknown(agent, mid, meta.modern, params.name)
             return
         calls = agent.calls
