@@ -16,8 +16,8 @@ NOT_ACTED_ON = frozenset(["unreachable", "tls", "refused", "rate_limited", "need
 class Receiver(Protocol):
     """Who is told what a channel brings. An exception here closes that channel only."""
 
-    def frame(self, line: memoryview) -> None:
-        """One message without its newline. The view is valid during the call only: copy what must live longer."""
+    def frame(self, line: bytes | memoryview) -> None:
+        """One message without its newline. A view is valid during the call only: copy what must live longer."""
 
     def unanswered(self, request_id: int, kind: str, message: str) -> None:
         """This request will not be answered, though the channel lives; only channels on which each request travels by

@@ -150,7 +150,9 @@ class Client:
 
     def call_tool(self, waiter: Waiter, quoted_name: bytes, arguments: Data, tail: bytes) -> int:
         """Send `tools/call`; `tail` is the `,"_meta":{...}` member or empty. Returns the request's id."""
-        mid = self._pending.add(waiter)
+        pending = self._pending
+        mid = pending.last = pending.last + 1
+        pending.waiting[mid] = waiter
         assert self.channel is not None
         if len(arguments) < LARGE:
             head = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":' % mid
@@ -259,7 +261,7 @@ class Client:
 
     # --- in: channel.Receiver ----------------------------------------------------------------------------------------
 
-    def frame(self, line: memoryview) -> None:
+    def frame(self, line: bytes | memoryview) -> None:
         try:
             env = jsonrpc.decode(line)
         except NotAMessage as e:
@@ -268,7 +270,8 @@ class Client:
         if self._troubled:
             self._calm(env)
         if env.method is None:
-            waiter = self._pending.take(env.id)
+            mid = env.id
+            waiter = self._pending.waiting.pop(mid, None) if type(mid) is int else self._pending.take(mid)
             if waiter is None:
                 self.counters["unknown_replies"] += 1
                 if env.id is None:
@@ -336,7 +339,7 @@ class Client:
         if self.counters[counter] <= 3:
             self._listener.noted(text)
 
-    def _not_a_message(self, line: memoryview, e: NotAMessage) -> None:
+    def _not_a_message(self, line: bytes | memoryview, e: NotAMessage) -> None:
         if e.kind == "batch" and self.version == BATCH_VERSION and self.ready and self.era == "legacy":
             try:
                 parts = jsonrpc.split_batch(line)

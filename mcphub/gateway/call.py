@@ -131,15 +131,19 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
 
     def answered(self, env: Envelope) -> None:
         caller = self.caller
-        self._over()
+        from_modern = self.client.era == "modern"
+        if self.questions is None and self.turns is None:
+            caller.calls.pop(self.mid, None)
+            # The usual case in as few steps as can be: a small result that stays as it is.
+            if not self.meta.modern and (plain := plain_result(env.result, from_modern)) is not None:
+                caller.send(b"".join((b'{"jsonrpc":"2.0","id":', self.mid, b',"result":', plain, b"}\n")))
+                return
+        else:
+            self._over()
         if env.error:
             self._refused(env.error)
             return
         result = memoryview(env.result)
-        from_modern = self.client.era == "modern"
-        if not self.meta.modern and (plain := plain_result(result, from_modern)) is not None:
-            caller.send(b"".join((b'{"jsonrpc":"2.0","id":', self.mid, b',"result":', plain, b"}\n")))
-            return
         try:
             parts = result_parts(result, from_modern, self.meta.modern)
         except UnsupportedResult as e:

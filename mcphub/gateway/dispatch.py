@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from time import monotonic
 from typing import Any, Protocol
 
 import msgspec
@@ -31,7 +32,7 @@ from mcphub.gateway.route import not_running, unavailable
 from mcphub.gateway.subscriptions import LIST_CHANGED, Listens
 from mcphub.gateway.turns import Turns
 from mcphub.gateway.watching import UPDATED, Watching
-from mcphub.protocol import jsonrpc, serving
+from mcphub.protocol import jsonrpc, serving, tool_call
 from mcphub.protocol.envelope import (
     HUB_META_MEMBER,
     NO_META,
@@ -62,12 +63,9 @@ MAX_META = 4096
 MAX_NAME = 100
 
 
-class _CallParams(msgspec.Struct, gc=False):
-    name: str
+class _CallParams(tool_call.Params, gc=False):
     inputResponses: Raw = EMPTY
     requestState: Raw = EMPTY
-    arguments: Raw = EMPTY
-    meta: Raw = msgspec.field(default=EMPTY, name="_meta")
 
 
 class _MetaOnly(msgspec.Struct, gc=False):
@@ -243,9 +241,14 @@ class Gateway:
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def dispatch(self, agent: Agent, line: memoryview) -> None:
+    def dispatch(self, agent: Agent, line: bytes | memoryview) -> None:
         """One line from an agent. Raises nothing that the peer could cause."""
+        call = tool_call.read(line)
         try:
+            if call is not None:
+                jsonrpc.check_utf8(line)
+                self._call(agent, b"%d" % call.id, call.params)
+                return
             env = jsonrpc.decode(line)
         except NotAMessage as e:
             self._not_a_message(agent, line, e)
@@ -258,7 +261,7 @@ class Gateway:
         elif env.id is None:
             agent.send(jsonrpc.error_frame(b"null", jsonrpc.INVALID_REQUEST, "a request's id must not be null"))
         elif env.method == "tools/call":
-            self._call(agent, env)
+            self._read_call(agent, jsonrpc.encode_id(env.id), env.params)
         else:
             try:
                 self._request(agent, env)
@@ -267,7 +270,7 @@ class Gateway:
                 text = f"cannot read the params of {env.method[:80]}: {e}"
                 agent.send(jsonrpc.error_frame(jsonrpc.encode_id(env.id), jsonrpc.INVALID_PARAMS, text))
 
-    def _not_a_message(self, agent: Agent, line: memoryview, e: NotAMessage) -> None:
+    def _not_a_message(self, agent: Agent, line: bytes | memoryview, e: NotAMessage) -> None:
         self.counters["bad_lines"] += 1
         if e.kind == "batch":
             self._batch(agent, line)
@@ -276,7 +279,7 @@ class Gateway:
         else:
             agent.send(jsonrpc.error_frame(b"null", jsonrpc.PARSE_ERROR, f"cannot parse the message: {e}"))
 
-    def _batch(self, agent: Agent, line: memoryview) -> None:
+    def _batch(self, agent: Agent, line: bytes | memoryview) -> None:
         code, text, parts = jsonrpc.INVALID_REQUEST, "", []
         if agent.version != BATCH_VERSION:
             text = "JSON-RPC batches exist in MCP 2025-03-26 only"
@@ -336,14 +339,18 @@ class Gateway:
             return agent.plain_meta if meta is NO_META else replace(meta, log_level=agent.log_level)
         return meta
 
-    def _call(self, agent: Agent, env: Envelope) -> None:
-        number = env.id
-        mid = b"%d" % number if type(number) is int else jsonrpc.encode_id(number)  # type: ignore[arg-type]
+    def _read_call(self, agent: Agent, mid: bytes, raw: Raw) -> None:
+        """A call that is not written in the usual way."""
         try:
-            params = _call_params(env.params or b"{}")
+            params = _call_params(raw or b"{}")
         except (msgspec.DecodeError, RecursionError) as e:
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, f"tools/call: {e}"))
-            return
+        else:
+            self._call(agent, mid, params, params.inputResponses, params.requestState)
+
+    def _call(
+        self, agent: Agent, mid: bytes, params: tool_call.Params, responses: Raw = EMPTY, state: Raw = EMPTY
+    ) -> None:
         meta = self._start_of(agent, mid, params.meta) if params.meta or not agent.version else agent.plain_meta
         if meta is None:
             return
@@ -356,9 +363,9 @@ class Gateway:
             self._unknown(agent, mid, meta.modern, params.name)
             return
         calls = agent.calls
-        busy = mid in calls or ((self._waiting or len(agent.listens)) and self._in_flight(agent, mid))
+        busy = mid in calls or ((self._waiting or agent.listens.held) and self._in_flight(agent, mid))
         if busy or len(calls) >= MAX_CALLS:
-            text = "this id is in flight already" if len(agent.calls) < MAX_CALLS else "too many calls in flight"
+            text = "this id is in flight already" if len(calls) < MAX_CALLS else "too many calls in flight"
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, text))
             return
         arguments: Data = memoryview(params.arguments) if params.arguments else b"{}"
@@ -378,14 +385,14 @@ class Gateway:
             text = f"The server {worker.name} does not read its requests (overloaded). Try again later."
             agent.send(jsonrpc.result_frame(mid, serving.tool_error(text, meta.modern)))
             return
-        now, timeout = self._loop.time(), worker.spec.call_timeout
+        now, timeout = monotonic(), worker.spec.call_timeout
         call = AgentCall(agent, client, mid, route, meta, now, now + timeout, timeout)
         modern = client.era == "modern"
         more = b""
         if modern and meta.modern:
             try:
                 more = self._reading.rounds_of(
-                    call, "tools/call", route.definition.name, arguments, params.inputResponses, params.requestState
+                    call, "tools/call", route.definition.name, arguments, responses, state
                 )
             except BadState as e:
                 agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e)))
@@ -393,13 +400,14 @@ class Gateway:
         calls[mid] = call
         if meta.modern and meta.log_level and not modern:
             self._set_log_levels()  # a legacy server is told for all its calls at once
-        if self._turns.asked and route.key in self._turns.asked and not self._its_turn(call, arguments, more):
+        asked = self._turns.asked
+        if asked and route.key in asked and not self._its_turn(call, arguments, more):
             return
         if meta is NO_META:
             tail = HUB_META_MEMBER if modern else b""
         else:
-            tail = request_meta(modern, meta, client.next_id())
-        call.up_id = client.call_tool(call, route.quoted, arguments, more + tail)
+            tail = more + request_meta(modern, meta, client.next_id())
+        call.up_id = client.call_tool(call, route.quoted, arguments, tail)
 
     def _its_turn(self, call: AgentCall, arguments: Data, more: bytes) -> bool:
         """Whether a call to a server that asks may be sent now; else it is sent, or ends, later."""

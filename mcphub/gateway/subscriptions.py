@@ -19,32 +19,32 @@ LIST_CHANGED = {kind: jsonrpc.notification_frame(f"notifications/{kind}/list_cha
 
 
 class Listens:
-    """The open listen requests of one agent: id as JSON to the kinds of change it wants."""
+    """The open listen requests of one agent: in `held`, id as JSON to the kinds of change it wants."""
 
-    __slots__ = ("_open",)
+    __slots__ = ("held",)
 
     def __init__(self) -> None:
-        self._open: dict[bytes, frozenset[str]] = {}
+        self.held: dict[bytes, frozenset[str]] = {}
 
     def __contains__(self, mid: bytes) -> bool:
-        return mid in self._open
+        return mid in self.held
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self.held)
 
     def open(self, mid: bytes, notifications: Any, watched: Sequence[str] = ()) -> bytes:
         """Open one; returns the acknowledgement, which names only what was asked for and is offered, the exposed URIs
         that are watched (gateway.watching) among it."""
         asked = notifications if isinstance(notifications, dict) else {}
         wanted = frozenset(kind for kind, flag in KINDS.items() if asked.get(flag) is True)
-        self._open[mid] = wanted
+        self.held[mid] = wanted
         granted: dict[str, Any] = {flag: True for kind, flag in KINDS.items() if kind in wanted}
         if watched:
             granted["resourceSubscriptions"] = list(watched)
         return serving.listen_acknowledged(mid, msgspec.json.encode(granted))
 
     def cancel(self, mid: bytes) -> bool:
-        return self._open.pop(mid, None) is not None
+        return self.held.pop(mid, None) is not None
 
     def changed(self, kind: str) -> bytes:
         """The frames that tell this agent of a change of this kind, in no listen it did not ask in."""
@@ -52,13 +52,13 @@ class Listens:
         return b"".join(
             [
                 jsonrpc.notification_frame(method, b"{%b}" % serving.subscription_meta(mid))
-                for mid, wanted in self._open.items()
+                for mid, wanted in self.held.items()
                 if kind in wanted
             ]
         )
 
     def end(self) -> bytes:
         """The frames that end all of them from our side."""
-        frames = b"".join([serving.listen_ended(mid) for mid in self._open])
-        self._open.clear()
+        frames = b"".join([serving.listen_ended(mid) for mid in self.held])
+        self.held.clear()
         return frames

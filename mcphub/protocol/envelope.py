@@ -184,14 +184,14 @@ _PLAIN_MODERN = re.compile(rb'"(?:resultType|_meta|ttlMs|cacheScope|structuredCo
 _PLAIN_LEGACY = re.compile(rb'"(?:resultType|uri)"').search
 
 
-def plain_result(result: memoryview, from_modern: bool) -> bytes | None:
+def plain_result(result: Raw, from_modern: bool) -> bytes | None:
     """The whole result for a legacy agent where it is small and holds nothing that must change: the usual case, and the
-    cheap one. None = see `result_parts`, and look for URIs."""
+    cheap one. None = see `result_parts`, and look for URIs; an empty one is none."""
     if len(result) > _WINDOW:
         return None
     body = bytes(result)
     if not from_modern:
-        return body if _PLAIN_LEGACY(body) is None and body[:1] == b"{" else None
+        return body if body[:1] == b"{" and _PLAIN_LEGACY(body) is None else None
     if body.endswith(_COMPLETE_TAIL):
         body = body[: -len(_COMPLETE_TAIL)]
         if _PLAIN_MODERN(body) is None:

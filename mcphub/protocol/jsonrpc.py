@@ -22,6 +22,8 @@ UnsetType = msgspec.UnsetType
 EMPTY = Raw(b"")
 
 Id = int | str
+#: One message without its newline.
+Line = bytes | memoryview
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -73,16 +75,17 @@ _elements = msgspec.json.Decoder(list[Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 # What a compact envelope costs besides its id, method and payload; the second number is with a blank after each colon
-# and comma (Python's json). Any other length may hide a duplicate member, which the fast decoder would not see.
-_RESPONSE = frozenset({33, 38})  # {"jsonrpc":"2.0","id":,"result":}
-_ERROR = frozenset({32, 37})  # {"jsonrpc":"2.0","id":,"error":}
-_REQUEST = frozenset({45, 52})  # {"jsonrpc":"2.0","id":,"method":"","params":}
-_BARE_REQUEST = frozenset({35, 40})  # {"jsonrpc":"2.0","id":,"method":""}
-_NOTIFICATION = frozenset({39, 44})  # {"jsonrpc":"2.0","method":"","params":}
-_BARE_NOTIFICATION = frozenset({29, 32})  # {"jsonrpc":"2.0","method":""}
+# and comma (Python's json), the first of which is the twelfth byte. Any other length may hide a duplicate member, which
+# the fast decoder would not see.
+_RESPONSE = 33, 38  # {"jsonrpc":"2.0","id":,"result":}
+_ERROR = 32, 37  # {"jsonrpc":"2.0","id":,"error":}
+_REQUEST = 45, 52  # {"jsonrpc":"2.0","id":,"method":"","params":}
+_BARE_REQUEST = 35, 40  # {"jsonrpc":"2.0","id":,"method":""}
+_NOTIFICATION = 39, 44  # {"jsonrpc":"2.0","method":"","params":}
+_BARE_NOTIFICATION = 29, 32  # {"jsonrpc":"2.0","method":""}
 
 
-def decode(line: memoryview | bytes) -> Envelope:
+def decode(line: Line) -> Envelope:
     """One line to its envelope. Payloads are views into `line`.
 
     What the fast decoder refuses or would misread (lone surrogates, duplicate members, floats as ids, odd white space)
@@ -92,37 +95,43 @@ def decode(line: memoryview | bytes) -> Envelope:
         env = _decode(line)
     except (msgspec.DecodeError, RecursionError):
         return repair(line)
-    over = len(line)
-    mid = env.id
+    mid, method = env.id, env.method
     if type(mid) is int:
-        over -= len(str(mid))
+        over = len(line) - len(str(mid))
     elif type(mid) is str:
-        over -= len(mid) + 2
-    elif mid is None:
+        over = len(line) - len(mid) - 2
+    elif mid is UNSET and method is not None:
+        over = len(line)
+    else:
         return repair(line)
-    method = env.method
     if method is None:
         if n := len(env.result):
-            usual = over - n in _RESPONSE
+            usual, spaced = _RESPONSE
+        elif n := len(env.error):
+            usual, spaced = _ERROR
         else:
-            n = len(env.error)
-            usual = n > 0 and over - n in _ERROR
-        usual = usual and mid is not UNSET
+            return repair(line)
     else:
         over -= len(method)
-        n = len(env.params)
-        if mid is UNSET:
-            usual = over - n in (_NOTIFICATION if n else _BARE_NOTIFICATION)
+        if n := len(env.params):
+            usual, spaced = _NOTIFICATION if mid is UNSET else _REQUEST
         else:
-            usual = over - n in (_REQUEST if n else _BARE_REQUEST)
-    if not usual or env.jsonrpc != "2.0":
+            usual, spaced = _BARE_NOTIFICATION if mid is UNSET else _BARE_REQUEST
+    over -= n
+    if over != usual and (over != spaced or line[11] != 0x20) or env.jsonrpc != "2.0":
         return repair(line)
+    check_utf8(line)
+    return env
+
+
+def check_utf8(line: Line) -> None:
+    """Raw passes what is not UTF-8; a peer must never get it as if it were data. Raises NotAMessage."""
+    if type(line) is bytes and line.isascii():
+        return
     try:
-        # Raw passes what is not UTF-8; an agent must never get it as if it were data.
         str(line, "utf-8")
     except UnicodeDecodeError as e:
         raise NotAMessage(f"invalid UTF-8 at byte {e.start}", "encoding") from None
-    return env
 
 
 _SURROGATES = re.compile(
@@ -168,7 +177,7 @@ def _members(text: str) -> list[tuple[str, str]]:
         pos = blank(text, pos + 1).end()  # type: ignore[union-attr]
 
 
-def repair(line: memoryview | bytes) -> Envelope:
+def repair(line: Line) -> Envelope:
     """The slow path of `decode`: accepts what can be understood without guessing. Raises NotAMessage for the rest.
 
     Accepted: BOM, white space, a whole float as id (7.0), lone surrogates inside payloads and the method (become
@@ -256,7 +265,7 @@ _REPLY_HEAD = re.compile(
 )
 
 
-def unreadable_reply(line: memoryview | bytes) -> tuple[Id, ...]:
+def unreadable_reply(line: Line) -> tuple[Id, ...]:
     """The ids that a line which `decode` refused may be an answer to; empty where nothing says so.
 
     For whoever waits for that answer: something came that cannot be used (NaN, invalid UTF-8, two ids, a batch where
@@ -294,7 +303,7 @@ class _Pairs(list[tuple[str, Any]]):
     """The members of an object, which may come twice."""
 
 
-def split_batch(line: memoryview | bytes) -> list[bytes]:
+def split_batch(line: Line) -> list[bytes]:
     """The elements of a JSON-RPC batch (2025-03-26 only), each as its own bytes. Raises NotAMessage.
 
     An array inside the array comes as `null`, which is no message either: batches do not nest.

@@ -58,7 +58,7 @@ class Session:
         if self._outlet is not None:
             self._outlet.send(*parts)
 
-    def frame(self, line: memoryview) -> None:
+    def frame(self, line: bytes | memoryview) -> None:
         self._gateway.dispatch(self, line)
 
     def unanswered(self, request_id: int, kind: str, message: str) -> None:

@@ -6,11 +6,15 @@ start of the stream only (MCP spec, basic/transports/stdio).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 #: The largest message, both ways, the same in any chunking.
 MAX_MESSAGE = 64 << 20
 #: The receive buffer of an idle connection.
 SMALL = 1 << 16
 _LEAST_ROOM = 1 << 15
+#: Lines are split all at once, and copied, where those that are whole have together so many bytes at most.
+_SPLIT = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -21,17 +25,21 @@ class LineTooLong(ValueError):
 class LineBuffer:
     """A receive buffer: `room()` is where to read into, `filled(n)` says how much came, `take(n)` gives lines.
 
-    A line is a view into the buffer, valid until the next `room()`. A buffer whose views somebody still holds (a
-    transport with an unsent tail) must be given away with `lend()` before the next read.
+    A small line is a copy; a large one is a view into the buffer, valid until the next `room()`. A buffer whose views
+    somebody still holds (a transport with an unsent tail) must be given away with `lend()` before the next read.
     """
 
-    __slots__ = ("_buf", "_end", "_limit", "_scan", "_start", "_started")
+    __slots__ = ("_at", "_buf", "_end", "_limit", "_lines", "_scan", "_split_most", "_start", "_started")
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self._buf = bytearray(SMALL)
         self._start = self._end = self._scan = 0
         self._limit = limit
         self._started = False
+        # Lines that were split and not taken yet, from `_at` on.
+        self._lines: list[bytes] = []
+        self._at = 0
+        self._split_most = min(limit, _SPLIT)
 
     def room(self) -> memoryview:
         """Where the next bytes go; never empty. Raises LineTooLong."""
@@ -70,10 +78,36 @@ class LineBuffer:
             self.filled(n)
             view = view[n:]
 
-    def take(self, most: int) -> list[memoryview]:
+    def take(self, most: int) -> Sequence[bytes | memoryview]:
         """The next whole lines without their newlines, at most so many; fewer mean that there are no more. Blank lines
         are passed over. Raises LineTooLong for a whole line above the limit, so that the result is the same in any
         chunking; the lines before it come first."""
+        if self._at < len(self._lines) or self._split():
+            out = self._lines[self._at : self._at + most]
+            self._at += len(out)
+            # What was read since these were split comes after them.
+            return out if len(out) == most else [*out, *self._seek(most - len(out))]
+        return self._seek(most)
+
+    def _split(self) -> bool:
+        """Many small lines at once, which is what a busy peer sends; False where the lines must be sought singly."""
+        buf, start, scan = self._buf, self._start, self._scan
+        last = buf.rfind(b"\n", scan, self._end)
+        if last < 0 or last - start > self._split_most or buf.find(b"\n", scan, last) < 0:
+            return False
+        chunk = bytes(memoryview(buf)[start:last])
+        if b"\r" in chunk:
+            return False
+        lines = chunk.split(b"\n")
+        self._lines = [line for line in lines if line] if b"" in lines else lines
+        self._at = 0
+        self._started = True
+        self._start = self._scan = last + 1
+        if last + 1 == self._end:
+            self._start = self._end = self._scan = 0
+        return True
+
+    def _seek(self, most: int) -> list[memoryview]:
         buf, start, scan, end = self._buf, self._start, self._scan, self._end
         view = memoryview(buf)
         out: list[memoryview] = []
@@ -99,14 +133,14 @@ class LineBuffer:
         self._start = self._scan = start
         return out
 
-    def next(self) -> memoryview | None:
+    def next(self) -> bytes | memoryview | None:
         """The next whole line, None when there is none. Raises LineTooLong."""
         lines = self.take(1)
         return lines[0] if lines else None
 
     def pending(self) -> int:
-        """Bytes of the unfinished line."""
-        return self._end - self._start
+        """Bytes that are not taken yet; of lines that were split before, their number stands for them."""
+        return self._end - self._start + len(self._lines) - self._at
 
     def lend(self) -> None:
         """Somebody keeps views of this buffer: go on in a new one."""

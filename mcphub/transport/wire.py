@@ -17,8 +17,8 @@ from mcphub.transport.framing import MAX_MESSAGE, LineBuffer, LineTooLong
 
 #: Frames one connection may bring in one turn of the loop, so that a flood does not starve its neighbours.
 FRAME_BUDGET = 64
-#: Frames after which what they caused is written, so that the peers begin to work while the rest is read; a divisor of
-#: the budget.
+#: Frames of one read after which what they caused is written, so that the peers begin to work while the rest is read;
+#: twice as many each further time, since then they have something to do.
 FLUSH_EVERY = 8
 #: Turns in a row with a spent budget after which the connection rests for REST seconds between turns.
 PATIENCE = 4
@@ -168,20 +168,22 @@ class Wire(asyncio.BufferedProtocol):
         batch, buffer, receive = self._batch, self._buffer, self.receiver.frame
         batch.reading = True
         left = FRAME_BUDGET
+        some = FLUSH_EVERY
         lent = False
         try:
             while left and not self._ended:
                 if self.full and not self._keep_reading:
                     break  # its answers would pile up: the rest waits until it reads
-                lines = buffer.take(FLUSH_EVERY)
+                lines = buffer.take(min(some, left))
                 for line in lines:
                     left -= 1
                     receive(line)
                     if self._told:  # it has ended meanwhile
                         break
-                if len(lines) < FLUSH_EVERY:
+                if len(lines) < some:
                     break
                 lent = batch.flush() or lent
+                some *= 2
         except LineTooLong as e:
             self.fail(str(e))
         except Exception as e:
@@ -198,7 +200,7 @@ class Wire(asyncio.BufferedProtocol):
             return
         if self._stopped() and buffer.pending():
             self._halt()
-        elif left:
+        elif left or not buffer.pending():
             self._spent = 0
         else:
             self._rest()

@@ -118,6 +118,8 @@ def test_white_space_and_a_byte_order_mark(line: bytes) -> None:
         (b'{"jsonrpc":"2.0","id":1}', "envelope"),
         (b'{"jsonrpc":"2.0","id":1,"fooo":1}', "envelope"),
         (b'{"jsonrpc":"2.0","id":5,"id":6,"result":{}}', "envelope"),
+        (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping","params":{}}', "envelope"),
+        (b'{"jsonrpc":"2.0","method":"a","method":"bcdef","params":{}}', "envelope"),
         (b'{"jsonrpc":"2.0","result":1,"result":{}}', "envelope"),
         (b'{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}', "envelope"),
         (b'{"jsonrpc":"2.0","jsonrpc":"2.0","id":1,"method":"a"}', "envelope"),

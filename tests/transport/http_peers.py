@@ -35,7 +35,7 @@ class Told:
         self.on_frame: Callable[[bytes], None] | None = None
         self._news = anyio.Event()
 
-    def frame(self, line: memoryview) -> None:
+    def frame(self, line: bytes | memoryview) -> None:
         assert self.channel is not None
         data = bytes(line)
         assert not set(data) & set(b"\r\n"), data

@@ -29,7 +29,7 @@ gc.freeze()
 class Recorder:
     """A receiver: copies of the lines, the reasons. `on_frame` is called with each view before it is copied."""
 
-    def __init__(self, on_frame: Callable[[memoryview], None] | None = None, *, keep: bool = True) -> None:
+    def __init__(self, on_frame: Callable[[bytes | memoryview], None] | None = None, *, keep: bool = True) -> None:
         self.lines: list[bytes] = []
         self.count = 0
         self.reasons: list[str] = []
@@ -37,7 +37,7 @@ class Recorder:
         self._keep = keep
         self._news = anyio.Event()
 
-    def frame(self, line: memoryview) -> None:
+    def frame(self, line: bytes | memoryview) -> None:
         if self._on_frame is not None:
             self._on_frame(line)
         self.count += 1

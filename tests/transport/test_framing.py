@@ -14,8 +14,11 @@ from mcphub.transport.framing import MAX_MESSAGE, SMALL, LineBuffer, LineTooLong
 BOM = b"\xef\xbb\xbf"
 
 
-def lines(chunks: Iterable[bytes], limit: int = MAX_MESSAGE, lend: bool = False) -> tuple[list[bytes], bool]:
-    """The lines these chunks make, and whether one was too long. Each is read as a transport reads: into `room`."""
+def lines(
+    chunks: Iterable[bytes], limit: int = MAX_MESSAGE, lend: bool = False, most: int = 1
+) -> tuple[list[bytes], bool]:
+    """The lines these chunks make, and whether one was too long. Each is read as a transport reads: into `room`; the
+    lines are taken so many at a time."""
     buffer = LineBuffer(limit)
     out: list[bytes] = []
     try:
@@ -27,10 +30,13 @@ def lines(chunks: Iterable[bytes], limit: int = MAX_MESSAGE, lend: bool = False)
                 room[:n] = chunk[:n]
                 chunk = chunk[n:]
                 buffer.filled(n)
-                held = []
+                held: list[bytes | memoryview] = []
                 try:
-                    while (line := buffer.next()) is not None:
-                        held.append(line)
+                    while True:
+                        some = buffer.take(most)
+                        held += some
+                        if len(some) < most:
+                            break
                 finally:
                     if lend:
                         buffer.lend()
@@ -61,8 +67,14 @@ PIECES = st.lists(
 ).map(b"".join)
 
 
-@given(PIECES, st.lists(st.integers(1, 9), min_size=1, max_size=9), st.booleans(), st.sampled_from([5, 12, 1000]))
-def test_any_chunking_gives_the_same_lines(data: bytes, sizes: list[int], lend: bool, limit: int) -> None:
+@given(
+    PIECES,
+    st.lists(st.integers(1, 9), min_size=1, max_size=9),
+    st.booleans(),
+    st.sampled_from([5, 12, 1000]),
+    st.sampled_from([1, 2, 7]),
+)
+def test_any_chunking_gives_the_same_lines(data: bytes, sizes: list[int], lend: bool, limit: int, most: int) -> None:
     """C046, C047: where reads end does not matter: not inside a character, a CRLF or a byte order mark."""
     chunks = []
     at = i = 0
@@ -70,8 +82,32 @@ def test_any_chunking_gives_the_same_lines(data: bytes, sizes: list[int], lend: 
         chunks.append(data[at : at + sizes[i % len(sizes)]])
         at += sizes[i % len(sizes)]
         i += 1
-    assert lines(chunks, limit, lend) == oracle(data, limit)
-    assert lines([data], limit, lend) == oracle(data, limit)
+    assert lines(chunks, limit, lend, most) == oracle(data, limit)
+    assert lines([data], limit, lend, most) == oracle(data, limit)
+
+
+def test_what_is_read_between_two_takings() -> None:
+    """It comes after the lines that were whole before, in order, wherever the reads ended."""
+    buffer = LineBuffer()
+    buffer.feed(b"1\n2\n3\n4")
+    assert list(map(bytes, buffer.take(2))) == [b"1", b"2"]
+    assert buffer.pending()
+    buffer.feed(b"5\n6\n7\n8\n9")
+    assert list(map(bytes, buffer.take(2))) == [b"3", b"45"]
+    assert list(map(bytes, buffer.take(9))) == [b"6", b"7", b"8"]
+    buffer.feed(b"\n")
+    assert list(map(bytes, buffer.take(9))) == [b"9"]
+    assert not buffer.pending()
+
+
+def test_small_lines_before_a_large_one() -> None:
+    """Lines that are split together and one that is not: none is lost, and none that was taken changes later."""
+    buffer = LineBuffer()
+    buffer.feed(b"a\nb\nc\n" + b"x" * 200_000 + b"\nd\n")
+    first = buffer.take(2)
+    rest = buffer.take(9)
+    assert [bytes(line)[:2] for line in (*first, *rest)] == [b"a", b"b", b"c", b"xx", b"d"]
+    assert len(rest[1]) == 200_000
 
 
 @pytest.mark.parametrize(

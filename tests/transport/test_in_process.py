@@ -74,7 +74,7 @@ async def test_the_end() -> None:
 async def test_a_receiver_that_raises() -> None:
     """A fault in taking an answer closes this channel only, with the reason, and is reported."""
 
-    def fault(line: memoryview) -> None:
+    def fault(line: bytes | memoryview) -> None:
         raise ValueError("boom")
 
     recorder, reported = Recorder(fault), list[BaseException]()

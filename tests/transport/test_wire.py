@@ -156,7 +156,7 @@ async def test_answers_leave_when_the_read_is_handled(kind: str) -> None:
     """What frames cause to be sent is written at the end of the read: each wire's own, in its order."""
     batch, wires = Batch(), list[Wire]()
 
-    def answer(line: memoryview) -> None:
+    def answer(line: bytes | memoryview) -> None:
         for wire in reversed(wires):
             wire.send(b"got ", line, b"\n")
 
@@ -259,7 +259,7 @@ async def test_a_peer_that_does_not_read_is_not_read_either(kind: str) -> None:
     full_at, count = 1 << 20, 2000
     waiting: list[int] = []
 
-    def respond(line: memoryview) -> None:
+    def respond(line: bytes | memoryview) -> None:
         waiting.append(1)
         wire.send(answer)
 
@@ -406,7 +406,7 @@ async def test_a_receiver_that_raises(kind: str) -> None:
     """A fault in handling one frame closes that connection only; it is reported, and the reason says what it was."""
     batch, reported = Batch(), list[BaseException]()
 
-    def fault(line: memoryview) -> None:
+    def fault(line: bytes | memoryview) -> None:
         if bytes(line) == b"bad":
             other.send(b"before the fault\n")
             raise KeyError("boom")
@@ -500,7 +500,7 @@ async def test_an_end_before_the_connection(end: Callable[[Wire], None]) -> None
 async def test_a_wire_that_has_ended_before_it_is_connected(kind: str) -> None:
     """What was fed first may end it; the descriptors that come then are closed."""
 
-    def fault(line: memoryview) -> None:
+    def fault(line: bytes | memoryview) -> None:
         raise ValueError("boom")
 
     recorder = Recorder(fault)

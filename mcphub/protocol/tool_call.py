@@ -1,0 +1,53 @@
+"""Owns the reading of a `tools/call` line in one go, the most frequent message of all.
+
+It must not know what is called. What is not written in the usual way is left to jsonrpc and its care.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from mcphub.protocol.jsonrpc import EMPTY, Line, Raw
+
+
+class Params(msgspec.Struct, gc=False):
+    """The params of `tools/call`, as far as every call has them; both payloads are views into the line."""
+
+    name: str
+    arguments: Raw = EMPTY
+    meta: Raw = msgspec.field(default=EMPTY, name="_meta")
+
+
+class ToolCall(msgspec.Struct, gc=False):
+    """The whole message."""
+
+    jsonrpc: Literal["2.0"]
+    id: int
+    method: Literal["tools/call"]
+    params: Params
+
+
+_decode = msgspec.json.Decoder(ToolCall).decode
+
+# What a compact message costs besides the id, the name, the arguments and `_meta`. As many bytes more as the shortest
+# member has (`"":0,`) may hide one that comes twice or is not read here; fewer are blanks, or escapes in the name.
+_PLAIN = len('{"jsonrpc":"2.0","id":,"method":"tools/call","params":{"name":"","arguments":}}')
+_META = len(',"_meta":')
+_SHORTEST = 5
+
+
+def read(line: Line) -> ToolCall | None:
+    """A `tools/call` with an integer id and arguments, written compactly; None for every other line. That the payloads
+    are UTF-8 is not checked."""
+    try:
+        call = _decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    params = call.params
+    arguments = len(params.arguments)
+    over = len(line) - _PLAIN - len(str(call.id)) - len(params.name) - arguments
+    if meta := len(params.meta):
+        over -= _META + meta
+    return call if arguments and over < _SHORTEST else None
