@@ -8,8 +8,9 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 
 class Scope(enum.StrEnum):
@@ -20,8 +21,7 @@ class Scope(enum.StrEnum):
     EMBEDDED = "embedded"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """The scope, file and key that a value came from; `line` is 1-based, 0 where there is no line."""
 
     scope: Scope
@@ -46,8 +46,7 @@ class Secret(str):
 SHORTEST_SECRET = 6
 
 
-@dataclass(frozen=True, slots=True)
-class StdioSpec:
+class StdioSpec(msgspec.Struct, frozen=True):
     """A program that speaks MCP on stdin and stdout.
 
     `args` and `env` are fully expanded. `shown` is `[command, *args]` as the file has it, with `${VAR}` kept: the only
@@ -57,7 +56,7 @@ class StdioSpec:
 
     command: str
     args: tuple[Secret, ...] = ()
-    env: Mapping[str, Secret] = field(default_factory=dict)
+    env: Mapping[str, Secret] = msgspec.field(default_factory=dict)
     shown: tuple[str, ...] = ()
     cwd: str = ""
     inherit_env: bool | tuple[str, ...] = False
@@ -66,8 +65,7 @@ class StdioSpec:
     kind = "stdio"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpSpec:
+class HttpSpec(msgspec.Struct, frozen=True):
     """A server at a URL, spoken to by Streamable HTTP.
 
     `url` and the values of `headers` are fully expanded; the names of the headers are as the file has them. `shown` is
@@ -75,14 +73,19 @@ class HttpSpec:
     """
 
     url: Secret
-    headers: Mapping[str, Secret] = field(default_factory=dict)
+    headers: Mapping[str, Secret] = msgspec.field(default_factory=dict)
     shown: str = ""
 
     kind = "http"
 
 
-@dataclass(frozen=True, slots=True)
-class InProcessSpec:
+class SseSpec(HttpSpec, frozen=True):
+    """A server at a URL that opens an event stream, spoken to by the HTTP+SSE transport of 2024-11-05."""
+
+    kind = "sse"
+
+
+class InProcessSpec(msgspec.Struct, frozen=True):
     """A server that lives in the daemon, found by `name` among those the daemon was given."""
 
     name: str
@@ -90,8 +93,7 @@ class InProcessSpec:
     kind = "in-process"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSpec:
+class ServerSpec(msgspec.Struct, frozen=True):
     """One configured entry, ready to run. Times are seconds; `call_timeout` is without progress.
 
     `era` pins `legacy` or `modern`; "" = find out by the probe. `enabled_tools` None = all; `disabled_tools` wins.
@@ -140,8 +142,7 @@ class InstanceKey(NamedTuple):
     workspace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """Why one entry, or one file (`name` ""), cannot be used; shown as a failed row, never raised."""
 
     name: str
@@ -149,15 +150,13 @@ class Problem:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(msgspec.Struct, frozen=True):
     """This instance shall run."""
 
     spec: ServerSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Off:
+class Off(msgspec.Struct, frozen=True):
     """This entry shall not run, and why: `approval`, `person`, `idle`; `detail` is one line with the next step."""
 
     spec: ServerSpec
@@ -165,8 +164,7 @@ class Off:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
+class Broken(msgspec.Struct, frozen=True):
     """This entry cannot run: its configuration is wrong."""
 
     problem: Problem

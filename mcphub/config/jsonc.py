@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from mcphub.errors import ConfigError
 
 MAX_DEPTH = 100
@@ -28,6 +30,15 @@ _NEWLINE = re.compile(r"\r\n|\n|\r")
 _HEX4 = re.compile(r"[0-9A-Fa-f]{4}")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LITERALS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
+_KINDS: Mapping[type, str] = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    dict: "an object",
+    type(None): "null",
+}
 #: Longer integers would make CPython's int() refuse or crawl; no number of a config file comes near.
 _MAX_DIGITS = 300
 
@@ -43,12 +54,11 @@ class JsoncError(ConfigError):
         self.column = column
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(msgspec.Struct, frozen=True):
     """The line that a value starts on (for a member: that of its key), and the same for all that is inside it."""
 
     number: int = 0
-    inside: Mapping[str | int, Lines] = field(default_factory=dict)
+    inside: Mapping[str | int, Lines] = msgspec.field(default_factory=dict)
 
     def below(self, path: tuple[str | int, ...]) -> Lines:
         """The lines at `path`; where it does not lead anywhere, those of the nearest value above it."""
@@ -83,6 +93,11 @@ def parse(data: bytes) -> Document:
     Raises `JsoncError` for anything outside the grammar above; never RecursionError, never a partial value.
     """
     return _Reader(_decode(data)).document()
+
+
+def kind_of(value: Any) -> str:
+    """What kind of JSON value this is, as the end of "expected ..., found"."""
+    return _KINDS.get(type(value), "something else")
 
 
 def _decode(data: bytes) -> str:

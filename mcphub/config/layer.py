@@ -6,12 +6,15 @@ It must not know how a file is found or read, nor which of two entries wins.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from mcphub.spec import Origin, Problem, Scope
 
 from .jsonc import Lines
+from .names import shown_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +26,14 @@ class Entry:
     origin: Origin
     lines: Lines = field(default_factory=Lines, repr=False, compare=False)
 
+    def place(self, *path: str | int) -> str:
+        """`FILE:LINE mcpServers.NAME.key[0]` for the value at `path`; keys that are no plain names are escaped."""
+        keys = "".join(f"[{step}]" if isinstance(step, int) else f".{shown_name(step)}" for step in path)
+        line = self.lines.line(path) or self.origin.line
+        return str(msgspec.structs.replace(self.origin, key=self.origin.key + keys, line=line))
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+
+class Layer(msgspec.Struct, frozen=True):
     """One file of one scope. `problems` with name "" are about the file, others about an entry that cannot be read.
 
     `directory` is where relative paths of the file start; for a project file it is the workspace that owns its entries.
@@ -56,7 +64,7 @@ def keep_last_good(current: tuple[Layer, ...], previous: tuple[Layer, ...]) -> t
         if layer.unreadable and old is not None:
             warning = f"{layer.path}: cannot be read now, so its last good content stays in force"
             named = tuple(problem for problem in old.problems if problem.name != "")
-            layer = replace(
+            layer = msgspec.structs.replace(
                 layer, entries=old.entries, problems=layer.problems + named, warnings=(*layer.warnings, warning)
             )
         kept.append(layer)

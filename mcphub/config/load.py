@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from mcphub.errors import ConfigError
 from mcphub.spec import SHORTEST_SECRET, HttpSpec, StdioSpec
 
+from .entries.context import Context, EnvFile
 from .environment import hub_environment, parse_environment
 from .layer import keep_last_good
-from .parse import Context, EnvFile
 from .places import Places
 from .readfile import Reader, Stamp, changed
 from .resolve import ResolvedSet, resolve, wanted_env_files

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 
+import msgspec
 import platformdirs
 
 from . import runtime_dir
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(msgspec.Struct, frozen=True):
     """Absolute directories: the person's home, mcphub's configuration and state."""
 
     home: str

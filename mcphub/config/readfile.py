@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import stat
 import time
-from dataclasses import dataclass
+
+import msgspec
 
 from mcphub.errors import ConfigError
 
@@ -18,8 +19,7 @@ MAX_BYTES = 4 * 1024 * 1024
 _SETTLE_NS = 100_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(msgspec.Struct, frozen=True):
     """What tells one state of a path from the next.
 
     `identity` is empty for a path with nothing at it; `presence` marks a path of which only that matters. `settled` is

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from mcphub.spec import Off, Origin, Problem, Scope, ServerSpec
 
+from .entries.context import Context
+from .entries.entry import parse_entry
+from .entries.stdio import env_file_path
 from .layer import Entry, Layer
-from .parse import Context, env_file_path, parse_entry
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(msgspec.Struct, frozen=True):
     """One name and what became of its winner; `outcome` None = not configured yet, so there is nothing to show or run.
 
     `entry` is None where the winner is no readable entry; `outcome` is then its problem. `shadows` are the places of

@@ -6,10 +6,8 @@ It must not read a file or the process environment; servers are not settings, th
 from __future__ import annotations
 
 import math
-import tomllib
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -24,22 +22,22 @@ _LATER = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NamesSettings:
+class NamesSettings(msgspec.Struct, frozen=True):
     """`[names]`: how tools are shown to agents. `max_length` counts characters of an exposed name."""
 
     max_length: Annotated[int, Meta(ge=24, le=128)] = 64
 
 
-@dataclass(frozen=True, slots=True)
-class ListsSettings:
-    """`[lists]`: `wait` is how many seconds a first tools/list waits for servers that are starting; 0 = not at all."""
+class ListsSettings(msgspec.Struct, frozen=True):
+    """`[lists]`: `wait` is how many seconds a first tools/list waits for servers that are starting; 0 = not at all.
+    `ttl`: how many seconds a modern agent may keep a list at most. `page_bytes`: what is larger comes in pages."""
 
     wait: Annotated[float, Meta(ge=0, le=60)] = 3.0
+    ttl: Annotated[float, Meta(ge=0, le=86400)] = 60.0
+    page_bytes: Annotated[int, Meta(ge=1024, le=32 * 1024 * 1024)] = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectSettings:
+class ConnectSettings(msgspec.Struct, frozen=True):
     """`[connect]`: `local` and `remote` openings at once, seconds of `timeout` for one, `attempts` before `failed`."""
 
     local: Annotated[int, Meta(ge=1, le=100)] = 3
@@ -48,53 +46,47 @@ class ConnectSettings:
     attempts: Annotated[int, Meta(ge=1, le=100)] = 5
 
 
-@dataclass(frozen=True, slots=True)
-class CallSettings:
+class CallSettings(msgspec.Struct, frozen=True):
     """`[call]`: seconds that a call may be without answer and without progress."""
 
     timeout: Annotated[float, Meta(ge=1, le=86400)] = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class LogsSettings:
+class LogsSettings(msgspec.Struct, frozen=True):
     """`[logs]`: bytes of stderr kept in memory for each server."""
 
     stderr_bytes: Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)] = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class StopSettings:
+class StopSettings(msgspec.Struct, frozen=True):
     """`[stop]`: seconds that a server has for each step of the way out (closed stdin, then SIGTERM, then SIGKILL)."""
 
     grace: Annotated[float, Meta(ge=0, le=60)] = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Listen:
+class Listen(msgspec.Struct, frozen=True):
     """An address of the loopback. Port 0 = any free one, another at each start."""
 
     host: str
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class HttpSettings:
+class HttpSettings(msgspec.Struct, frozen=True):
     """`[http]`: `listen` is where agents are served over TCP (see `listen_address`), "" = nowhere."""
 
     listen: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HubSettings:
+class HubSettings(msgspec.Struct, frozen=True):
     """Everything of settings.toml. In the file, names are written in camel case (`max_length` is `maxLength`)."""
 
-    names: NamesSettings = field(default_factory=NamesSettings)
-    lists: ListsSettings = field(default_factory=ListsSettings)
-    connect: ConnectSettings = field(default_factory=ConnectSettings)
-    call: CallSettings = field(default_factory=CallSettings)
-    logs: LogsSettings = field(default_factory=LogsSettings)
-    stop: StopSettings = field(default_factory=StopSettings)
-    http: HttpSettings = field(default_factory=HttpSettings)
+    names: NamesSettings = msgspec.field(default_factory=NamesSettings)
+    lists: ListsSettings = msgspec.field(default_factory=ListsSettings)
+    connect: ConnectSettings = msgspec.field(default_factory=ConnectSettings)
+    call: CallSettings = msgspec.field(default_factory=CallSettings)
+    logs: LogsSettings = msgspec.field(default_factory=LogsSettings)
+    stop: StopSettings = msgspec.field(default_factory=StopSettings)
+    http: HttpSettings = msgspec.field(default_factory=HttpSettings)
     #: names of variables that `mcphub connect` may hand over from an agent's environment
     client_env: tuple[str, ...] = ()
 
@@ -125,21 +117,29 @@ def parse_settings(data: bytes, path: str, env: Mapping[str, str]) -> tuple[HubS
     """
     problems: list[str] = []
     table: dict[str, Any] = {}
+    if data:
+        table = _table(data, path, problems)
+    settings = _section(HubSettings(), table, path, "", problems)
     try:
-        table = tomllib.loads(data.decode("utf-8").removeprefix("\ufeff"))
+        listen_address(settings.http.listen)
+    except ValueError as error:
+        problems.append(f"{path}: http.listen: {error}; nothing is served over TCP")
+        settings = msgspec.structs.replace(settings, http=HttpSettings())
+    return _overridden(settings, env, problems), tuple(problems)
+
+
+def _table(data: bytes, path: str, problems: list[str]) -> dict[str, Any]:
+    import tomllib  # most people have no such file
+
+    try:
+        return tomllib.loads(data.decode("utf-8").removeprefix("\ufeff"))
     except UnicodeDecodeError as error:
         problems.append(f"cannot use {path}: not UTF-8 at byte {error.start}; the defaults are in force")
     except tomllib.TOMLDecodeError as error:
         problems.append(f"cannot use {path}: {error}; the defaults are in force")
     except (RecursionError, ValueError) as error:
         problems.append(f"cannot use {path}: {type(error).__name__} while reading it; the defaults are in force")
-    settings = _section(HubSettings(), table, path, "", problems)
-    try:
-        listen_address(settings.http.listen)
-    except ValueError as error:
-        problems.append(f"{path}: http.listen: {error}; nothing is served over TCP")
-        settings = replace(settings, http=HttpSettings())
-    return _overridden(settings, env, problems), tuple(problems)
+    return {}
 
 
 _Section = typing.TypeVar("_Section")
@@ -147,9 +147,11 @@ _Section = typing.TypeVar("_Section")
 
 def _section(default: _Section, table: Mapping[str, Any], path: str, prefix: str, problems: list[str]) -> _Section:
     """`default` with the keys of `table` put in place, each converted by its field's type."""
-    assert is_dataclass(default) and not isinstance(default, type)
+    if not table:
+        return default
+    assert isinstance(default, msgspec.Struct)
     types = typing.get_type_hints(type(default), include_extras=True)
-    names = {_camel(one.name): one.name for one in fields(default)}
+    names = {_camel(name): name for name in default.__struct_fields__}
     changes: dict[str, Any] = {}
     for key, value in table.items():
         shown = prefix + key
@@ -160,7 +162,7 @@ def _section(default: _Section, table: Mapping[str, Any], path: str, prefix: str
             problems.append(f"{path}: {shown}: {cause}")
             continue
         present = getattr(default, name)
-        if is_dataclass(present):
+        if isinstance(present, msgspec.Struct):
             if isinstance(value, dict):
                 changes[name] = _section(present, value, path, f"{shown}.", problems)
             else:
@@ -170,18 +172,18 @@ def _section(default: _Section, table: Mapping[str, Any], path: str, prefix: str
             changes[name] = msgspec.convert(value, types[name])
         except msgspec.ValidationError as error:
             problems.append(f"{path}: {shown}: {_sentence(error)}; the default {_toml(present)} is in force")
-    return cast(_Section, replace(cast(Any, default), **changes))
+    return cast(_Section, msgspec.structs.replace(cast(Any, default), **changes))
 
 
 def _overridden(settings: HubSettings, env: Mapping[str, str], problems: list[str]) -> HubSettings:
     connect = settings.connect
     if (timeout := _number(env, "MCP_TIMEOUT", 1000, 3_600_000, " milliseconds", problems)) is not None:
-        connect = replace(connect, timeout=timeout / 1000)
+        connect = msgspec.structs.replace(connect, timeout=timeout / 1000)
     if (local := _number(env, "MCP_SERVER_CONNECTION_BATCH_SIZE", 1, 100, "", problems)) is not None:
-        connect = replace(connect, local=local)
+        connect = msgspec.structs.replace(connect, local=local)
     if (remote := _number(env, "MCP_REMOTE_SERVER_CONNECTION_BATCH_SIZE", 1, 200, "", problems)) is not None:
-        connect = replace(connect, remote=remote)
-    return replace(settings, connect=connect)
+        connect = msgspec.structs.replace(connect, remote=remote)
+    return msgspec.structs.replace(settings, connect=connect)
 
 
 def _number(env: Mapping[str, str], name: str, low: int, high: int, unit: str, problems: list[str]) -> int | None:

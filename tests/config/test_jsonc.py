@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcphub.config.jsonc import JsoncError, parse
+from mcphub.config.jsonc import JsoncError, kind_of, parse
 from mcphub.errors import ConfigError
 
 
@@ -199,3 +199,13 @@ def test_large_files_take_linear_time(unit: bytes) -> None:
     except JsoncError:
         pass
     assert time.monotonic() - started < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("true", "true or false"), ("1", "a number"), ("1.5", "a number"), ('"1"', "a string"), ("[]", "a list"),
+     ("{}", "an object"), ("null", "null")],
+)  # fmt: skip
+def test_kinds_of_values(text: str, kind: str) -> None:
+    """Each kind has the name that JSON's readers know it by; true is no number."""
+    assert kind_of(parse(text.encode()).value) == kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mcphub.config.jsonc import Lines
 from mcphub.config.layer import Entry, Layer, keep_last_good
 from mcphub.spec import Origin, Problem, Scope
 
@@ -49,3 +50,14 @@ def test_entries_do_not_show_their_content() -> None:
     """What an entry holds may be secret, so its repr leaves it out."""
     entry = Entry("a", {"env": {"K": "tok-1"}}, Origin(Scope.USER, PATH, "a"))
     assert "tok-1" not in repr(entry)
+
+
+def test_the_place_of_a_value() -> None:
+    """A place is file, line and key path; a key that is no plain name is escaped, an unknown line left out."""
+    lines = Lines(3, {"args": Lines(4, {1: Lines(5)})})
+    entry = Entry("a", {}, Origin(Scope.USER, PATH, "mcpServers.a", 3), lines)
+    assert entry.place() == f"{PATH}:3 mcpServers.a"
+    assert entry.place("args", 1) == f"{PATH}:5 mcpServers.a.args[1]"
+    assert entry.place("args", 2) == f"{PATH}:4 mcpServers.a.args[2]"
+    assert entry.place("a b") == f'{PATH}:3 mcpServers.a."a b"'
+    assert Entry("a", {}, Origin(Scope.USER, PATH, "a")).place("b") == f"{PATH} a.b"

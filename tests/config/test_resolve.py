@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from mcphub.config.document import parse_file
+from mcphub.config.entries.context import Context, EnvFile
 from mcphub.config.layer import Layer
-from mcphub.config.parse import Context, EnvFile, parse_file
 from mcphub.config.places import Places
 from mcphub.config.readfile import Reader
 from mcphub.config.resolve import in_force, resolve, wanted_env_files

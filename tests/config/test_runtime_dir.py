@@ -22,7 +22,7 @@ def test_the_runtime_directory_of_the_session(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("value", [None, "", "relative/dir"])
 def test_without_a_session_both_ends_agree(value: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without a usable variable the path depends on the user alone, whatever TMPDIR says."""
+    """C164: without a usable variable the path depends on the user alone, whatever TMPDIR says."""
     monkeypatch.setattr(runtime_dir, "_temporary", lambda: str(tmp_path))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     if value is not None:
@@ -34,7 +34,7 @@ def test_without_a_session_both_ends_agree(value: str | None, monkeypatch: pytes
 
 
 def test_the_shared_fallback_is_private(tmp_path: Path) -> None:
-    """A directory below a shared one is made with mode 0700 and accepted again."""
+    """C164: a directory below a shared one is made with mode 0700 and accepted again."""
     path = tmp_path / "mcphub-1"
     runtime_dir.private_directory(str(path))
     assert path.stat().st_mode & 0o777 == 0o700
@@ -42,7 +42,7 @@ def test_the_shared_fallback_is_private(tmp_path: Path) -> None:
 
 
 def test_a_planted_directory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A link, a file, a directory that others write to, and one of another owner are refused by name."""
+    """C164: a link, a file, a directory that others write to, and one of another owner are refused by name."""
     (tmp_path / "real").mkdir(mode=0o700)
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "file").write_bytes(b"")
@@ -64,7 +64,7 @@ def test_a_planted_directory_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_path_too_long_for_a_socket_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit of the system counts in bytes, and the message says which directory to change."""
+    """C164: the limit of the system counts in bytes, and the message says which directory to change."""
     fits = "/" + "x" * (runtime_dir.MAX_SOCKET_PATH - len("//mcphub/control/control.sock"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", fits)
     assert len(runtime_dir.control_socket()) == runtime_dir.MAX_SOCKET_PATH

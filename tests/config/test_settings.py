@@ -16,6 +16,7 @@ def test_nothing_means_defaults() -> None:
     assert problems == ()
     assert (settings.connect.local, settings.connect.timeout, settings.connect.attempts) == (3, 30.0, 5)
     assert (settings.names.max_length, settings.lists.wait, settings.logs.stderr_bytes) == (64, 3.0, 1048576)
+    assert (settings.lists.ttl, settings.lists.page_bytes) == (60.0, 4 << 20)
 
 
 def test_every_key_is_read() -> None:
@@ -26,6 +27,8 @@ def test_every_key_is_read() -> None:
     maxLength = 48
     [lists]
     wait = 0
+    ttl = 5
+    pageBytes = 65536
     [connect]
     local = 5
     remote = 7
@@ -42,7 +45,7 @@ def test_every_key_is_read() -> None:
     assert problems == ()
     assert settings.client_env == ("GH_TOKEN",)
     assert settings.names.max_length == 48
-    assert settings.lists.wait == 0
+    assert (settings.lists.wait, settings.lists.ttl, settings.lists.page_bytes) == (0, 5, 65536)
     assert (settings.connect.local, settings.connect.remote) == (5, 7)
     assert (settings.connect.timeout, settings.connect.attempts) == (1.5, 2)
     assert settings.call.timeout == 60

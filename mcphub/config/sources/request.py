@@ -5,18 +5,17 @@ It must not know the sources.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
+from mcphub.config.document import file_problem, parse_file
 from mcphub.config.layer import Layer
-from mcphub.config.parse import file_problem, parse_file
 from mcphub.config.places import Places
 from mcphub.config.readfile import Reader
 from mcphub.errors import ConfigError
 from mcphub.spec import Scope
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """`workspace` is the directory that a session declares, "" = none; every path is read through `reader`."""
 
     workspace: str

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mcphub.config.parse import Context, parse_entry
+from mcphub.config.entries.context import Context
+from mcphub.config.entries.entry import parse_entry
 from mcphub.config.places import Places
 from mcphub.config.readfile import Reader
 from mcphub.config.sources.embedded import EmbeddedSource

@@ -1,0 +1,33 @@
+"""Owns what the entries of all files are read against: variables, files that were read for them, default times.
+
+It must not know entries, nor where any of it was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFile:
+    """What the caller read from the file that an entry's `envFile` names. `error` is why it could not be read at
+    all."""
+
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What an entry is read against. `environment_file` is only named in messages; timeouts are seconds.
+
+    `env_files` holds what `env_file_path` asked for, by absolute path.
+    """
+
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environment_file: str = "the hub's environment file"
+    env_files: Mapping[str, EnvFile] = field(default_factory=dict, repr=False)
+    startup_timeout: float = 30.0
+    call_timeout: float = 600.0

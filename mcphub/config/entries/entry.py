@@ -1,0 +1,99 @@
+"""Owns what becomes of one entry: the fields that entries of every kind have, around the transport it asks for.
+
+It must not know the fields of one transport, which entry wins, or whether a server may run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from mcphub.config.layer import Entry
+from mcphub.spec import HttpSpec, InProcessSpec, Off, Problem, Scope, ServerSpec, SseSpec, StdioSpec
+
+from .context import Context
+from .fields import Fault, boolean, one_of, seconds, strings
+from .http import read_http
+from .kinds import transport_kind, unused_keys
+from .reading import Reading
+from .stdio import read_stdio
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """What became of one entry: ready to run, switched off, wrong, or (None) not configured yet."""
+
+    outcome: ServerSpec | Off | Problem | None
+    warnings: tuple[str, ...] = ()
+
+
+def parse_entry(entry: Entry, directory: str, context: Context) -> Parsed:
+    """One entry, expanded and checked. Never raises; the first thing that is wrong makes the problem.
+
+    `directory` is the layer's: relative paths of a project file start there and its servers run there. An entry that
+    is switched off is checked but not expanded, so a variable that is missing does not matter.
+    """
+    reading = Reading(entry, directory, context)
+    try:
+        return Parsed(_outcome(reading), reading.notes())
+    except Fault as fault:
+        message = f"cannot use server {entry.name}: {entry.place(*fault.path)}: {fault.cause}"
+        return Parsed(Problem(entry.name, entry.origin, message), reading.notes())
+
+
+def _outcome(reading: Reading) -> ServerSpec | Off | Problem | None:
+    entry, raw = reading.entry, reading.raw
+    if entry.origin.scope is Scope.EMBEDDED:
+        return ServerSpec(entry.name, entry.origin, InProcessSpec(str(raw["inProcess"])))
+    _check_switch(reading)
+    kind = transport_kind(raw)
+    if kind is None:
+        reading.note("url is empty, so this server is not configured yet", "url")
+        return None
+    if kind not in ("stdio", "HTTP", "SSE"):
+        message = f"cannot run remote server {entry.name}: {kind} servers are not supported by this version"
+        return Problem(entry.name, entry.origin, f"{message} ({entry.origin})")
+    for key, why in unused_keys(raw, kind):
+        reading.note(why, key)
+    return _server(reading, read_stdio(reading) if kind == "stdio" else read_http(reading))
+
+
+def _check_switch(reading: Reading) -> None:
+    boolean(reading.raw, "enabled")
+    boolean(reading.raw, "disabled")
+    if "disabled" in reading.raw:
+        # Other hosts write it so; running what somebody switched off would be worse than reading their word for it.
+        reading.note('write "enabled": false instead', "disabled")
+
+
+def _era(raw: Mapping[str, Any], transport: StdioSpec | HttpSpec) -> str:
+    """The era that the entry pins; the transport of 2024-11-05 carries the legacy one alone."""
+    era = one_of(raw, "era", ("legacy", "modern"), "")
+    if not isinstance(transport, SseSpec):
+        return era
+    if era == "modern":
+        raise Fault("a server of type 'sse' speaks the legacy era; remove era, or set type to 'http'", "era")
+    return "legacy"
+
+
+def _server(reading: Reading, transport: StdioSpec | HttpSpec) -> ServerSpec | Off:
+    entry, raw, context = reading.entry, reading.raw, reading.context
+    startup = seconds(raw, "startupTimeout")
+    call = seconds(raw, "timeout")
+    spec = ServerSpec(
+        entry.name,
+        entry.origin,
+        transport,
+        startup_timeout=context.startup_timeout if startup is None else startup,
+        call_timeout=context.call_timeout if call is None else call,
+        enabled_tools=strings(raw, "enabledTools") if "enabledTools" in raw else None,
+        disabled_tools=strings(raw, "disabledTools"),
+        era=_era(raw, transport),
+        workspace=reading.workspace,
+        sampling=boolean(raw, "sampling"),
+    )
+    if reading.enabled:
+        return spec
+    key = "enabled" if raw.get("enabled") is False else "disabled"
+    return Off(spec, "person", f"switched off by {entry.place(key)}")

@@ -1,0 +1,100 @@
+"""Owns which transport an entry asks for, and which of its keys have a meaning there.
+
+It must not know what the values of those keys mean, nor how a transport is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+from mcphub.config.jsonc import kind_of
+
+from .fields import Fault, string
+
+#: What an entry asks for; `WebSocket` cannot be run and is named in a message.
+Kind = Literal["stdio", "HTTP", "SSE", "WebSocket"]
+
+_REMOTE_KINDS: Final[Mapping[str, Kind]] = {
+    "http": "HTTP",
+    "streamable-http": "HTTP",
+    "streamableHttp": "HTTP",
+    "sse": "SSE",
+    "ws": "WebSocket",
+}
+_HOST_KINDS = frozenset(["sdk", "sse-ide", "ws-ide"])
+_USED = frozenset(
+    [
+        "type", "command", "args", "env", "cwd", "envFile", "enabled", "disabled", "enabledTools",
+        "disabledTools", "startupTimeout", "timeout", "inheritEnv", "stdio", "era", "url",
+        "sampling",
+    ]
+)
+_LATER = frozenset(
+    [
+        "lazy", "idleTimeout", "sharing", "trustAnnotations", "alwaysLoad", "limits", "tools",
+        "restart", "source",
+    ]
+)
+_REMOTE_ONLY = frozenset(
+    [
+        "headers", "headersHelper", "oauth",
+    ]
+)
+_PROGRAM_ONLY = frozenset(
+    [
+        "args", "env", "cwd", "envFile", "inheritEnv", "stdio",
+    ]
+)
+
+
+def transport_kind(raw: Mapping[str, Any]) -> Kind | None:
+    """What the entry asks for, None when it is a blank form. Raises `Fault`.
+
+    A contradiction is an error and never guessed away: the guess would decide whether a program runs here (case C011).
+    """
+    kind = raw.get("type", "")
+    if not isinstance(kind, str):
+        raise Fault(f"expected a string, found {kind_of(kind)}", "type")
+    url = string(raw, "url")
+    blank = "url" in raw and url == ""
+    command = "command" in raw
+    if kind in _REMOTE_KINDS:
+        if command:
+            raise Fault(f"type {kind!r} is a remote server, which has no command; remove one of the two", "command")
+        if "url" not in raw:
+            raise Fault(f"missing; a server of type {kind!r} needs it", "url")
+        if blank:
+            return None
+        schemes = ("ws://", "wss://") if kind == "ws" else ("http://", "https://")
+        if not url.lower().startswith((*schemes, "${")):
+            raise Fault(f"expected an address that begins with {' or '.join(schemes)}", "url")
+        return _REMOTE_KINDS[kind]
+    if kind in _HOST_KINDS:
+        raise Fault(f"type {kind!r} works only inside the host that supplies it", "type")
+    if kind not in ("", "stdio"):
+        raise Fault(f"unknown type {ascii(kind[:40])}; use 'stdio', 'http', 'sse' or 'ws'", "type")
+    if url and command:
+        raise Fault("both command and url are set, so it is unclear whether a program may run; remove one", "url")
+    if url and kind == "stdio":
+        raise Fault("type 'stdio' is a program, which has no url; give command, or set type to 'http'", "url")
+    if url:
+        raise Fault("url without type; add \"type\": \"http\" (or 'sse', 'ws')", "type")
+    if command:
+        return "stdio"
+    if blank:
+        return None
+    raise Fault("missing; give the program to run, or type and url for a remote server", "command")
+
+
+def unused_keys(raw: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str, str]]:
+    """Each key that does nothing in an entry of this kind, and why."""
+    for key in raw:
+        if kind == "stdio" and key in _REMOTE_ONLY:
+            yield key, "not used by a server that is a program"
+        elif kind != "stdio" and key in _PROGRAM_ONLY:
+            yield key, "not used by a remote server"
+        elif key in _LATER or (key in _REMOTE_ONLY and key != "headers"):
+            yield key, "not used yet"
+        elif key not in _USED and key != "headers":
+            yield key, "unknown key, not used"

@@ -1,0 +1,85 @@
+"""Owns one entry while it is read: what is said about it, and the variables in its fields, replaced or missing.
+
+It must not know which fields there are, nor what they are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mcphub.config.expand import Variables, expand
+from mcphub.config.layer import Entry
+from mcphub.spec import Scope
+
+from .context import Context
+from .fields import Fault
+
+
+class Reading:
+    """One entry, what it is read against, and what was noted so far.
+
+    `workspace` is the directory of a project's entry, "" for a person's. While `enabled` is false nothing is expanded.
+    """
+
+    def __init__(self, entry: Entry, directory: str, context: Context) -> None:
+        self.entry = entry
+        self.raw = entry.raw
+        self.directory = directory
+        self.context = context
+        self.project = entry.origin.scope is Scope.PROJECT
+        self.workspace = directory if self.project else ""
+        self.enabled = not (entry.raw.get("enabled") is False or entry.raw.get("disabled") is True)
+        self._notes: dict[str, None] = {}
+
+    def note(self, text: str, *path: str | int) -> None:
+        """Warn about the value at `path`; the same warning counts once."""
+        self._notes[f"{self.entry.place(*path)}: {text}"] = None
+
+    def notes(self) -> tuple[str, ...]:
+        return tuple(self._notes)
+
+
+class Expansion:
+    """Expands the fields of one entry and gathers what cannot be had, so that one message names all of it.
+
+    Variables that `withheld` names are empty in a project's entry, set or not.
+    """
+
+    def __init__(self, reading: Reading, withheld: Callable[[str], bool] | None = None) -> None:
+        self._reading = reading
+        self._variables = Variables(reading.context.env, reading.workspace, withheld if reading.project else None)
+        self._missing: dict[str, tuple[str | int, ...]] = {}
+        self._secrets: dict[str, tuple[str | int, ...]] = {}
+
+    def expand(self, text: str, *path: str | int) -> str:
+        """`text`, the value at `path`, with its variables replaced; not to be used before `refuse_missing` passed."""
+        if not self._reading.enabled:
+            return text
+        result = expand(text, self._variables)
+        for form in result.unsupported:
+            # Reported without its place: one form used in ten arguments is one thing to know.
+            self._reading.note(f"{ascii(form)[1:-1]} is not a supported form and is passed on as it stands")
+        for name in result.withheld:
+            self._reading.note(
+                f"{name} is a credential by its name, and empty here: a project file may not send yours away; if you "
+                "want it, set the server up in your own mcp.json",
+                *path,
+            )
+        self._missing |= {name: path for name in result.missing if name not in self._missing}
+        self._secrets |= {name: path for name in result.secrets if name not in self._secrets}
+        return result.text
+
+    def refuse_missing(self) -> None:
+        """Raise the fault of all that could not be expanded, if any; called once every field was expanded."""
+        for name, path in self._secrets.items():
+            form = ascii(f"${{secret:{name[:40]}}}")[1:-1]
+            raise Fault(f"{form}: secrets are not supported by this version; use a variable", *path)
+        if not self._missing:
+            return
+        first, *others = self._missing
+        if first == "workspaceFolder":
+            raise Fault("${workspaceFolder} has a value in project files only", *self._missing[first])
+        places = [f"{name} ({self._reading.entry.place(*self._missing[name])})" for name in others]
+        also = f"; also missing: {', '.join(places)}" if places else ""
+        where = f"set it in {self._reading.context.environment_file}, or write a default: ${{{first}:-...}}"
+        raise Fault(f"missing variable {first}{also}; {where}", *self._missing[first])
