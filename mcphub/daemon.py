@@ -1,6 +1,6 @@
 """Owns the daemon's life: builds the parts, wires them, waits for the end, shuts down in reverse. It decides nothing.
 
-It must not hold state of its own, and nothing imports it but the verb `serve`.
+It must not hold state of its own, and nothing imports it but `ahead`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 
 import anyio
 import anyio.abc
 import anyio.to_thread
+import msgspec
 
 from mcphub import sdnotify, welcome
 from mcphub.catalog.cache import Catalog
@@ -41,7 +43,7 @@ from mcphub.store.workspace_ids import WorkspaceIds
 from mcphub.supervisor.startup import Limiters
 from mcphub.supervisor.supervisor import Supervisor
 from mcphub.transport.link import Surroundings
-from mcphub.transport.process import Launcher, become_subreaper
+from mcphub.transport.process import Launcher, Started, become_subreaper
 from mcphub.transport.unix_socket import listening
 from mcphub.transport.wire import Batch
 
@@ -51,14 +53,17 @@ log = logging.getLogger("mcphub")
 STOP_MARGIN = 5.0
 #: Memory is given back to the system so long after it was freed, seconds.
 TRIM_AFTER = 0.5
+#: The parts that HTTP needs are loaded so many seconds after the start at the latest.
+QUIET_AT_MOST = 5.0
 
 
-def main(args: argparse.Namespace) -> int:
-    """Run the daemon until it is told to stop. Returns the exit status: 0 stopped in order, 1 could not start."""
+def main(args: argparse.Namespace, started: Started | None = None) -> int:
+    """Run the daemon until it is told to stop. Returns the exit status: 0 stopped in order, 1 could not start.
+    `started`: a launcher process that was started before, while this was imported."""
     configured = configure(args.log_level, form=args.log_format)
     ready = _Ready(args.ready_fd)
     try:
-        anyio.run(_run, ready, lambda values: configured.hide(*values), backend="asyncio")
+        anyio.run(_run, ready, lambda values: configured.hide(*values), started, backend="asyncio")
         return 0
     except (ConfigError, ControlError) as e:
         ready.failed(str(e))
@@ -114,13 +119,13 @@ class _Ready:
                 pass  # there never was one of that number
 
 
-async def _run(ready: _Ready, hide: Callable[[Iterable[str]], None]) -> None:
+async def _run(ready: _Ready, hide: Callable[[Iterable[str]], None], started: Started | None) -> None:
     stop = anyio.Event()
     where = places()
     become_subreaper()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_signals, stop)
-        async with Launcher() as launcher, _serving(where, launcher, stop, hide):
+        async with Launcher(started) as launcher, _serving(where, launcher, stop, hide):
             ready.listening()
             gc.collect()
             gc.freeze()  # what start-up made stays: the collector need not look at it again
@@ -156,16 +161,20 @@ async def _serving(
         settings.logs.stderr_bytes,
     )
     trim = _Trim()
-    catalog = Catalog(settings.names.max_length)
+    catalog = Catalog(settings.names.max_length, settings.lists.page_bytes)
     workspaces = Workspaces(supervisor, where, os.environ, lambda: gateway.refresh(), hide)
     seal_key, trouble = load_or_create(where.seal_key)
     if trouble:
         log.warning("%s", trouble)
-    gateway = Gateway(supervisor, catalog, workspaces.visible, settings.lists.wait, seal_key)
+    lists = settings.lists
+    gateway = Gateway(supervisor, catalog, workspaces.visible, lists.wait, seal_key, lists.ttl)
     sink.gateway = gateway
     listener = AgentListener(gateway, workspaces, batch, _log, _report, trim)
-    agent_path, control_path = where.agent_socket, where.control_socket
-    with listening(agent_path) as agent_sock:
+    with (
+        listening(where.agent_socket) as agent_sock,
+        listening(where.http_socket) as http_sock,
+        listening(where.control_socket) as control_sock,
+    ):
         ids = WorkspaceIds(where.workspace_ids)
         endpoint = HttpEndpoint(gateway, workspaces, ids, listener.numbers, _log, _report)
         loopback = open_loopback(settings.http, where.http_token)
@@ -174,6 +183,20 @@ async def _serving(
             supervisor, catalog, gateway, workspaces, listener, endpoint, loopback, ids, launcher, where, stop.set
         )
         early["status"] = hub.lines
+        ending = anyio.Event()
+
+        async def serve_http() -> None:
+            doors = [http_sock, control_sock, *([loopback.sock] if loopback.sock is not None else [])]
+            await _until_wanted(doors, supervisor, gateway, ending)
+            if not ending.is_set():
+                with _frequent_switches():
+                    control_server, http_listener = await anyio.to_thread.run_sync(_http)
+                async with http_listener(endpoint, http_sock, loopback, _log):
+                    async with control_server(hub, control_sock):
+                        await ending.wait()
+                    gateway.end()
+                    batch.flush()
+
         async with anyio.create_task_group() as workers:
             started = anyio.Event()
             workers.start_soon(supervisor.run, started)
@@ -185,20 +208,41 @@ async def _serving(
                 agents.start_soon(_follow, supervisor, gateway, trim)
                 agents.start_soon(workspaces.run)
                 agents.start_soon(listener.run, agent_sock)
-                # Servers start and agents are served while this is imported, the largest part of our own start-up.
-                with _frequent_switches():
-                    control_server, http_listener = await anyio.to_thread.run_sync(_http)
-                async with http_listener(endpoint, where.http_socket, loopback, _log):
-                    async with control_server(hub, control_path):
-                        served = agent_path + (f" and {loopback.url}" if loopback.url else "")
-                        log.info("serving agents on %s, people on %s", served, control_path)
-                        yield
-                    gateway.end()
-                    batch.flush()
+                async with anyio.create_task_group() as http:
+                    http.start_soon(serve_http)
+                    served = where.agent_socket + (f" and {loopback.url}" if loopback.url else "")
+                    log.info("serving agents on %s, people on %s", served, where.control_socket)
+                    yield
+                    ending.set()
+                gateway.end()
+                batch.flush()
                 agents.cancel_scope.cancel()
             with anyio.move_on_after(2 * settings.stop.grace + STOP_MARGIN):
                 await supervisor.stop()
             workers.cancel_scope.cancel()
+
+
+async def _until_wanted(
+    doors: Iterable[socket.socket], supervisor: Supervisor, gateway: Gateway, ending: anyio.Event
+) -> None:
+    """Until somebody comes over HTTP, or no server of everybody's is in its first start any more: what HTTP needs is the
+    largest part of our own start-up, and the servers come first. QUIET_AT_MOST seconds at the longest."""
+    with anyio.move_on_after(QUIET_AT_MOST):
+        async with anyio.create_task_group() as tasks:
+
+            async def when(wait: Callable[..., Awaitable[object]], *args: object) -> None:
+                await wait(*args)
+                tasks.cancel_scope.cancel()
+
+            async def settled() -> None:
+                revision = 0
+                while not gateway.settled(""):
+                    revision = await supervisor.snapshot.newer_than(revision)
+
+            for door in doors:
+                tasks.start_soon(when, anyio.wait_readable, door)
+            tasks.start_soon(when, settled)
+            tasks.start_soon(when, ending.wait)
 
 
 @contextmanager
@@ -214,8 +258,8 @@ def _frequent_switches() -> Iterator[None]:
 
 
 def _http() -> tuple[
-    Callable[[Hub, str], AbstractAsyncContextManager[None]],
-    Callable[[HttpEndpoint, str, Loopback, Log], AbstractAsyncContextManager[None]],
+    Callable[[Hub, socket.socket], AbstractAsyncContextManager[None]],
+    Callable[[HttpEndpoint, socket.socket, Loopback, Log], AbstractAsyncContextManager[None]],
 ]:
     from mcphub.control.server import control_server
     from mcphub.sessions.http_listener import http_listener
@@ -230,9 +274,7 @@ def _settings(where: Places) -> HubSettings:
 
 
 def _with_grace(surroundings: Surroundings, settings: HubSettings) -> Surroundings:
-    import dataclasses
-
-    return dataclasses.replace(surroundings, grace=settings.stop.grace)
+    return msgspec.structs.replace(surroundings, grace=settings.stop.grace)
 
 
 async def _follow(supervisor: Supervisor, gateway: Gateway, trim: _Trim) -> None:
@@ -257,9 +299,9 @@ class _Sink:
 
     gateway: Gateway | None = None
 
-    def server_said(self, worker: Worker, method: str, params: Raw) -> None:
+    def server_said(self, worker: Worker, client: Client, method: str, params: Raw) -> None:
         if self.gateway is not None:
-            self.gateway.server_said(worker, method, params)
+            self.gateway.server_said(worker, client, method, params)
 
     def server_asked(
         self, worker: Worker, client: Client, mid: bytes, method: str, params: Raw, current: int | None

@@ -131,7 +131,7 @@ def something_else(place: Place) -> dict[str, str]:
     ("fault", "said"), [(too_long, "bytes"), (no_directory, "cannot"), (something_else, "is not a socket")]
 )
 async def test_what_keeps_it_from_starting(place: Place, fault: Any, said: str) -> None:
-    """Status 1, one line to whoever started it and the same in the log; servers that had started are gone."""
+    """C164: status 1, one line to whoever started it and the same in the log; servers that had started are gone."""
     place.configure({"a": Fake()})
     env = fault(place)
     told, process = await ready(place, **env)
@@ -146,12 +146,14 @@ async def test_what_keeps_it_from_starting(place: Place, fault: Any, said: str) 
 
 
 async def test_a_second_one(place: Place) -> None:
-    """It is refused, and the first is not disturbed."""
+    """C164: it is refused with the pid of the first, which is not disturbed."""
     async with running({"a": Fake()}, place=place) as hub:
         await hub.until_state("a")
         told, process = await ready(place)
         assert await ended(process) == 1
-        assert "another mcphub daemon answers there. Stop it with `mcphub stop`" in told.decode()
+        assert hub.process is not None
+        said = f"another mcphub daemon (pid {hub.process.pid}) answers there. Stop it with `mcphub stop`"
+        assert said in told.decode()
         async with await hub.agent() as agent:
             await agent.initialize()
             assert len(await agent.tools()) == 3

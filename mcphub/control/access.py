@@ -5,19 +5,18 @@ It must not know sockets, routes or HTTP.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import assert_never
+
+import msgspec
 
 from mcphub.transport.peer import Peer
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAccess:
+class OpenAccess(msgspec.Struct, frozen=True):
     """For reading: everyone whom the listener lets in. Shows, changes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerAccess:
+class OwnerAccess(msgspec.Struct, frozen=True):
     """For changing: only the user whom the daemon runs as."""
 
 

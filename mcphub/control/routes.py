@@ -6,7 +6,8 @@ It must not know how a request is read or an answer written. A new route is one 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from mcphub.control.access import Access, OpenAccess, OwnerAccess
 from mcphub.control.handlers import approvals, connections, daemon, logs, status, tools
@@ -14,22 +15,19 @@ from mcphub.control.hub import Hub
 from mcphub.control.wire import Reply, Request
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A handler that answers with one report."""
 
     handler: Callable[[Hub, Request], Awaitable[Reply]]
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(msgspec.Struct, frozen=True):
     """A handler that answers with lines of NDJSON, one report each; None is a heartbeat, an empty line."""
 
     handler: Callable[[Hub, Request], AsyncGenerator[object, None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """One line of the table. `path` is in Starlette's syntax; a path has one method."""
 
     method: str

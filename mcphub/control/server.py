@@ -1,4 +1,4 @@
-"""Owns the life of the control API: from a path to an answering socket, whom it lets in, and its end.
+"""Owns the life of the control API: from a listening socket to an answering one, whom it lets in, and its end.
 
 It must not know routes, nor what is answered.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,7 +22,6 @@ from mcphub.httpserver.connection import Terms
 from mcphub.httpserver.interrupt import Interruptible
 from mcphub.httpserver.serve import serving
 from mcphub.transport.peer import peer_of
-from mcphub.transport.unix_socket import listening
 
 #: Connections at once.
 MAX_CONNECTIONS = 128
@@ -30,16 +30,15 @@ log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def control_server(hub: Hub, path: str) -> AsyncIterator[None]:
-    """Answer the control API at `path` while the context is open.
+async def control_server(hub: Hub, sock: socket.socket) -> AsyncIterator[None]:
+    """Answer the control API on this listening socket while the context is open.
 
     At the end open requests are ended: a stream in order, a call with status 503; then every connection is closed,
-    and no task is left. Raises ControlError where the socket cannot be had (see `listening`).
+    and no task is left.
     """
     app = Interruptible(build_app(hub, ROUTES, os.geteuid()), write_error)
-    with listening(path) as sock:
-        async with serving(sock, app, Terms(_admit, MAX_CONNECTIONS, write_error), app.close):
-            yield
+    async with serving(sock, app, Terms(_admit, MAX_CONNECTIONS, write_error), app.close):
+        yield
 
 
 def _admit(transport: asyncio.Transport) -> dict[str, Any] | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -30,8 +29,7 @@ KINDS: Mapping[int, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One request, read whole: path parameters, the first value of each query parameter, the body."""
 
     peer: Peer
@@ -44,8 +42,7 @@ class Request:
         return self.query.get("workspace", "")
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """A report, and optionally what to do once it is written."""
 
     report: object

@@ -1,13 +1,14 @@
 """Owns what an open transport looks like to a worker, and what it needs from the daemon to be opened.
 
-It must not know which transports exist; TRANSPORTS in mcphub.transport lists them.
+It must not know which transports exist; kinds.py lists them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from mcphub.channel import Channel
 from mcphub.transport.in_process import Handler
@@ -15,14 +16,13 @@ from mcphub.transport.process import Launcher
 from mcphub.transport.wire import Batch
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True):
     """What openers take from the daemon. `environment` is the hub's: its own plus the environment file."""
 
     launcher: Launcher
     batch: Batch
     environment: Callable[[], Mapping[str, str]]
-    in_process: Mapping[str, Handler] = field(default_factory=dict)
+    in_process: Mapping[str, Handler] = msgspec.field(default_factory=dict)
     grace: float = 2.0
     report: Callable[[BaseException], None] | None = None
 
@@ -43,6 +43,10 @@ class Link(Protocol):
     @property
     def returned(self) -> Mapping[int, bytes]:
         """The frames of requests that `unanswered` gave back as `session`, by id."""
+
+    @property
+    def deaf(self) -> bool:
+        """Whether what the server would say by itself cannot come: it has no stream for it."""
 
     def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
         """Of the tools just listed, those that can be called over this transport, and warnings about the others."""

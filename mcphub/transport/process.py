@@ -10,9 +10,12 @@ import sys
 from mcphub.transport.child import Child
 
 if sys.platform == "linux":
-    from mcphub.transport.launcher import become_subreaper
+    from mcphub.transport.launcher.prctl import become_subreaper
+    from mcphub.transport.launcher.start import Started
     from mcphub.transport.launcher_client import Launcher
 else:
     from mcphub.transport.process_groups import Launcher, become_subreaper
 
-__all__ = ["Child", "Launcher", "become_subreaper"]
+    Started = None
+
+__all__ = ["Child", "Launcher", "Started", "become_subreaper"]

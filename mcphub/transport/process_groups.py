@@ -15,15 +15,15 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from types import TracebackType
 
 import anyio
 import psutil
 
-from mcphub.errors import TransportError
-from mcphub.transport import executable
 from mcphub.transport.child import Child
+from mcphub.transport.spawn_request import Encoded, SpawnRequest
 
 #: The variable that marks a tree; its value is unique to one start of one server.
 MARK = "MCPHUB_TREE"
@@ -42,7 +42,7 @@ def become_subreaper() -> bool:
 class Launcher:
     """Starts server programs; leaving the context ends every one of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, started: None = None) -> None:
         self._trees: set[_Tree] = set()
 
     async def __aenter__(self) -> Launcher:
@@ -61,42 +61,22 @@ class Launcher:
         """There is no launcher process."""
         return None
 
-    async def spawn(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        cwd: str,
-        stdin_fd: int,
-        stdout_fd: int,
-        stderr_fd: int,
-        *,
-        path: str | None = None,
-    ) -> Child:
+    async def spawn(self, request: SpawnRequest) -> Child:
         """As `launcher_client.Launcher.spawn`; the environment gets one more variable, MARK."""
-        file = argv[0] if path is None else path
         mark = f"{os.getpid()}-{next(_numbers)}-{os.urandom(4).hex()}"
+        encoded = replace(request, env={**request.env, MARK: mark}).encoded()
         try:
-            process = _start(argv, {**env, MARK: mark}, cwd, (stdin_fd, stdout_fd, stderr_fd), file)
+            process = _start(encoded, request.fds)
         except OSError as error:
-            stage = "cwd" if error.filename == cwd else "exec" if error.filename else "fork"
-            size = sum(map(len, argv)) + sum(len(name) + len(value) + 2 for name, value in env.items())
-            head = executable.read_head(file)
-            reason = executable.explain_refusal(
-                stage, error.errno or 0, file, cwd, size, head, executable.access
-            )
-            raise TransportError(reason, kind="spawn") from None
-        except (ValueError, UnicodeEncodeError):
-            raise TransportError(
-                "cannot start a process: an argument or variable holds a NUL byte, or is not valid text", kind="spawn"
-            ) from None
+            stage = "cwd" if error.filename == encoded[-1] else "exec" if error.filename else "fork"
+            raise request.refusal(stage, error.errno or 0) from None
         return _Tree(process, mark, self._trees).child
 
 
-def _start(
-    argv: Sequence[str], env: Mapping[str, str], cwd: str, fds: tuple[int, int, int], path: str
-) -> subprocess.Popen[bytes]:
+def _start(encoded: Encoded, fds: tuple[int, int, int]) -> subprocess.Popen[bytes]:
+    path, argv, env, cwd = encoded
     return subprocess.Popen(
-        list(argv),
+        argv,
         executable=path,
         env=env,
         cwd=cwd,

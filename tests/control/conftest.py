@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from mcphub.control.server import control_server
-from tests.fakes.canned_hub import CannedHub
+from tests.fakes.canned_hub import CannedHub, answering
 from tests.fakes.raw_http import short_directory
 
 
@@ -21,5 +20,5 @@ def path() -> Iterator[str]:
 async def hub(path: str) -> AsyncIterator[CannedHub]:
     """A canned hub behind the real server at `path`."""
     hub = CannedHub()
-    async with control_server(hub, path):
+    async with answering(hub, path):
         yield hub

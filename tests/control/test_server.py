@@ -12,8 +12,7 @@ import anyio
 import pytest
 
 from mcphub.control.handlers import status
-from mcphub.control.server import control_server
-from tests.fakes.canned_hub import CannedHub
+from tests.fakes.canned_hub import CannedHub, answering
 from tests.fakes.raw_http import ask, connected, read_all, request
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +57,7 @@ async def test_stopping_with_open_streams_is_quick_and_orderly(
     hub = CannedHub()
     streams = []
     with anyio.fail_after(5), caplog.at_level(logging.DEBUG):
-        async with control_server(hub, path):
+        async with answering(hub, path):
             for _ in range(5):
                 streams.append(await anyio.connect_unix(path))
                 await streams[-1].send(WATCH)
@@ -83,7 +82,7 @@ async def test_a_client_that_does_not_read_does_not_keep_it_from_stopping(path: 
     hub = CannedHub()
     hub.lines = ["x" * 1000] * 2000
     with anyio.fail_after(5):
-        async with control_server(hub, path):
+        async with answering(hub, path):
             stream = await anyio.connect_unix(path)
             await stream.send(request("GET", "/v1/logs/time?lines=2000"))
             await stream.receive()
@@ -94,7 +93,7 @@ async def test_a_cancelled_daemon_closes_it_too(path: str) -> None:
     """The end is the same when the daemon's own scope is cancelled around it."""
     with anyio.fail_after(5):
         with anyio.CancelScope() as scope:
-            async with control_server(CannedHub(), path), connected(path) as stream:
+            async with answering(CannedHub(), path), connected(path) as stream:
                 await stream.send(WATCH)
                 await stream.receive()
                 scope.cancel()
@@ -106,7 +105,7 @@ async def test_a_cancelled_daemon_closes_it_too(path: str) -> None:
 async def test_it_can_be_served_again(path: str) -> None:
     """A restart within the process, or by a successor, finds a free path."""
     for _ in range(3):
-        async with control_server(CannedHub(), path):
+        async with answering(CannedHub(), path):
             assert (await ask(path, "GET", "/v1/status"))[0] == 200
 
 
@@ -114,7 +113,7 @@ async def test_a_thousand_requests_leave_nothing(path: str) -> None:
     """Neither descriptors nor tasks grow with use."""
     hub = CannedHub()
     with anyio.fail_after(50):
-        async with control_server(hub, path):
+        async with answering(hub, path):
             await ask(path, "GET", "/v1/status")
             descriptors, tasks = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
 
@@ -133,7 +132,7 @@ async def test_a_thousand_requests_leave_nothing(path: str) -> None:
 async def test_a_connection_of_the_last_moment_is_closed(path: str) -> None:
     """One that was in the queue when the server stopped does not outlive it."""
     with anyio.fail_after(5):
-        async with control_server(CannedHub(), path):
+        async with answering(CannedHub(), path):
             streams = [await anyio.connect_unix(path) for _ in range(20)]
         for stream in streams:
             assert await read_all(stream) == b""

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from mcphub.control.hub import Hub
 from mcphub.control.server import control_server
 from mcphub.errors import ControlError
 from mcphub.status import (
@@ -32,6 +33,7 @@ from mcphub.status import (
     ToolStatus,
     UrlReport,
 )
+from mcphub.transport.unix_socket import listening
 
 EVIL = "a\x1b]0;owned\x07\u202eb\U000e0041\x9b31m"
 
@@ -66,6 +68,7 @@ def server(name: str, **changes: Any) -> ServerStatus:
         rss=25 * 1024 * 1024,
         uptime=7325.0,
         calls_in_flight=0,
+        further_sessions=0,
         counters={"calls": 12},
         last_error=None,
     )
@@ -255,16 +258,24 @@ class CannedHub:
             raise self.raises
 
 
+@asynccontextmanager
+async def answering(hub: Hub, path: str) -> AsyncIterator[None]:
+    """The real control server for this hub at `path`."""
+    with listening(path) as sock:
+        async with control_server(hub, sock):
+            yield
+
+
 @contextmanager
 def served(hub: CannedHub, path: str) -> Iterator[BlockingPortal]:
     """The hub behind the real control server at `path`, on a loop in a thread of its own."""
-    with start_blocking_portal("asyncio") as portal, portal.wrap_async_context_manager(control_server(hub, path)):
+    with start_blocking_portal("asyncio") as portal, portal.wrap_async_context_manager(answering(hub, path)):
         yield portal
 
 
 async def _main(path: str) -> None:
     hub = CannedHub()
-    async with control_server(hub, path):
+    async with answering(hub, path):
         print("ready", flush=True)
         await hub.stopped.wait()
 

@@ -12,11 +12,14 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from mcphub.control import server
-from mcphub.control.server import control_server
 from mcphub.httpserver import connection
-from tests.fakes.canned_hub import CannedHub
+from mcphub.httpserver.connection import Terms
+from mcphub.httpserver.document import send_json
+from mcphub.httpserver.serve import serving
+from tests.fakes.canned_hub import CannedHub, answering
 from tests.fakes.raw_http import answer, ask, connected, exchange, read_all, request
 
 pytestmark = pytest.mark.anyio
@@ -89,7 +92,7 @@ async def test_the_head_may_come_in_any_pieces(hub: CannedHub, path: str) -> Non
 async def _served(path: str) -> AsyncIterator[CannedHub]:
     """A server of its own for a test that changed a limit first."""
     hub = CannedHub()
-    async with control_server(hub, path):
+    async with answering(hub, path):
         yield hub
 
 
@@ -174,3 +177,65 @@ async def test_a_reset_is_an_end_like_any_other(hub: CannedHub, path: str) -> No
             sock.connect(path)
             sock.sendall(request("GET", "/v1/status"))
     assert json.loads((await exchange(path, request("GET", "/v1/tools"))).partition(b"\r\n\r\n")[2])["revision"] == 1
+
+
+class AtOnce:
+    """What answers a request before a task is made for it: by its body, which says how."""
+
+    def __init__(self) -> None:
+        self.taken: list[bytes] = []
+
+    def __call__(self, one: connection.Connection, body: bytes) -> bool:
+        if body == b"long way":
+            return False
+        self.taken.append(body)
+        if body == b"go on":
+            one.run(self.rest)
+        else:
+            size = int(body)
+            assert one.answer_at_once(200, [(b"content-length", b"%d" % size)], b"x" * size)
+        return True
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        data = (await receive())["body"]
+        await send_json(send, 201, b"app: " + data)
+
+    async def rest(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send_json(send, 202, b"rest")
+
+
+@pytest.mark.parametrize("keep", [True, False])
+async def test_requests_that_are_answered_before_a_task_is_made(keep: bool) -> None:
+    """Small and large answers, those that go on in a task, and those that go the long way, one after the other on one
+    connection, or each on one that is closed behind it."""
+    answers = AtOnce()
+    terms = Terms(lambda transport: {}, 10, lambda status, text: text.encode(), answers)
+    wanted = [
+        (b"5", 200, b"xxxxx"),
+        (b"go on", 202, b"rest"),
+        (b"long way", 201, b"app: long way"),
+        (b"100000", 200, b"x" * 100_000),
+        (b"0" * connection.SHORT + b"1", 201, b"app: " + b"0" * connection.SHORT + b"1"),
+    ]
+    sock = socket.create_server(("127.0.0.1", 0))
+    with sock, anyio.fail_after(10):
+        async with serving(sock, answers.app, terms, lambda: None):
+            port = sock.getsockname()[1]
+            stream = await anyio.connect_tcp("127.0.0.1", port)
+            for body, status, expected in wanted:
+                close = b"" if keep else b"Connection: close\r\n"
+                head = b"POST / HTTP/1.1\r\nHost: x\r\n%bContent-Length: %d\r\n\r\n" % (close, len(body))
+                await stream.send(head)
+                await stream.send(body)
+                got = b""
+                while not got.endswith(expected):
+                    got += await stream.receive()
+                assert got.startswith(b"HTTP/1.1 %d " % status)
+                assert (b"connection: close" in got.partition(b"\r\n\r\n")[0]) is not keep
+                if not keep:
+                    with pytest.raises(anyio.EndOfStream):
+                        await stream.receive()
+                    await stream.aclose()
+                    stream = await anyio.connect_tcp("127.0.0.1", port)
+            await stream.aclose()
+    assert answers.taken == [b"5", b"go on", b"100000"]

@@ -9,9 +9,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from mcphub.control.server import control_server
 from mcphub.httpserver import interrupt
-from tests.fakes.canned_hub import CannedHub
+from tests.fakes.canned_hub import CannedHub, answering
 from tests.fakes.raw_http import answer, ask, connected, exchange, read_all, request
 
 pytestmark = pytest.mark.anyio
@@ -54,7 +53,7 @@ async def test_closing_ends_a_call_with_an_answer(path: str) -> None:
     """Who waits when the daemon stops is told so."""
     hub = CannedHub()
     with anyio.fail_after(5):
-        async with control_server(hub, path):
+        async with answering(hub, path):
             stream = await anyio.connect_unix(path)
             await stream.send(HANG)
             await hub.hanging.wait()

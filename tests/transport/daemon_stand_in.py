@@ -15,8 +15,9 @@ from pathlib import Path
 
 import anyio
 
-from mcphub.transport import launcher
+from mcphub.transport.launcher.proc import look
 from mcphub.transport.process import Launcher, become_subreaper
+from mcphub.transport.spawn_request import SpawnRequest
 
 STUBBORN = Path(__file__).parent.parent / "fakes" / "stubborn.py"
 
@@ -27,9 +28,10 @@ async def main(servers: int, kinds: list[str]) -> None:
     stdin, keep = os.pipe()  # the servers' input ends with this process
     ready, theirs = os.pipe()
     async with AsyncExitStack() as stack:
-        launcher_ = await stack.enter_async_context(Launcher())
+        launcher = await stack.enter_async_context(Launcher())
         argv = [sys.executable, "-I", "-S", str(STUBBORN), token, *kinds]
-        children = [await launcher_.spawn(argv, dict(os.environ), "/", stdin, theirs, 2) for _ in range(servers)]
+        stubborn = SpawnRequest(argv, dict(os.environ), "/", (stdin, theirs, 2))
+        children = [await launcher.spawn(stubborn) for _ in range(servers)]
         got = 0
         while got < servers * len(kinds):
             await anyio.wait_readable(ready)
@@ -37,15 +39,15 @@ async def main(servers: int, kinds: list[str]) -> None:
         if "FORK" in os.environ and os.fork() == 0:
             os.read(0, 1)
             os._exit(0)
-        print(launcher_.pid, flush=True)
+        print(launcher.pid, flush=True)
         await anyio.wait_readable(0)
         sys.stdin.readline()
         for child in children:
             await child.gone.wait()
         argv = [sys.executable, "-I", "-S", "-c", "raise SystemExit(7)"]
-        again = await launcher_.spawn(argv, {}, "/", stdin, theirs, 2)
+        again = await launcher.spawn(SpawnRequest(argv, {}, "/", (stdin, theirs, 2)))
         await again.gone.wait()
-        mine = launcher.look().get(os.getpid(), [])
+        mine = look().get(os.getpid(), [])
         zombies = sum(process.state == b"Z" for process in mine)
         print(*sorted({str(child.returncode) for child in children}), again.returncode, zombies, flush=True)
     for fd in (stdin, keep, ready, theirs):

@@ -13,6 +13,7 @@ import anyio
 
 from mcphub.transport.child import Child
 from mcphub.transport.process import Launcher
+from mcphub.transport.spawn_request import SpawnRequest
 
 FAKES = Path(__file__).parent.parent / "fakes"
 PYTHON = [sys.executable, "-I", "-S"]
@@ -80,7 +81,7 @@ async def running(
     our_out, their_out = os.pipe()
     try:
         try:
-            child = await launcher.spawn(argv, env or {}, cwd, their_in, their_out, stderr)
+            child = await launcher.spawn(SpawnRequest(argv, env or {}, cwd, (their_in, their_out, stderr)))
         finally:
             os.close(their_in)
             os.close(their_out)

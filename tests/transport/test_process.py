@@ -17,10 +17,11 @@ import psutil
 import pytest
 
 from mcphub.errors import TransportError
-from mcphub.transport import launcher as launcher_process
 from mcphub.transport import process_groups
 from mcphub.transport.child import Child
+from mcphub.transport.launcher.proc import look, look_at
 from mcphub.transport.process import Launcher
+from mcphub.transport.spawn_request import SpawnRequest
 from mcphub.transport.stderr import StderrReader, StderrRing
 from tests.transport.programs import FAKES, PYTHON, STUBBORN, find, running, token, until_gone
 
@@ -145,7 +146,7 @@ async def test_two_hundred_spawns_leave_nothing(launcher: Launcher) -> None:
                 for _ in range(10):
                     tasks.start_soon(one)
         assert held() == before
-    children = launcher_process.look()
+    children = look()
     assert not [child for pid in owners for child in children.get(pid, ()) if child.state == b"Z"]
     took.sort()
     took_alone = []
@@ -262,7 +263,8 @@ async def test_leaving_ends_everything(launcher: Launcher) -> None:
     ready, theirs = os.pipe()
     with anyio.fail_after(10):
         async with type(launcher)() as inner:
-            child = await inner.spawn([*STUBBORN, mark, "self", "child"], {}, "/", stdin, theirs, 2)
+            request = SpawnRequest([*STUBBORN, mark, "self", "child"], {}, "/", (stdin, theirs, 2))
+            child = await inner.spawn(request)
             for fd in (stdin, theirs):
                 os.close(fd)
             got = b""
@@ -369,7 +371,7 @@ async def test_nothing_survives_the_daemon(killed: signal.Signals, variables: li
         daemon.wait()
     print(f"24 stubborn processes after {killed.name} of the daemon: {took:.2f} s")
     with anyio.fail_after(2):
-        while launcher_process.look_at(launcher_pid) is not None:  # noqa: ASYNC110  (no child of ours)
+        while look_at(launcher_pid) is not None:  # noqa: ASYNC110  (no child of ours)
             await anyio.sleep(0.005)
 
 

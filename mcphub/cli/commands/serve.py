@@ -1,6 +1,6 @@
 """Owns the verb serve: hand over to the daemon.
 
-It must not know what the daemon does; it is the one verb that may import it.
+It must not know what the daemon does; it is the one verb that leads to it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,6 @@ def run(args: argparse.Namespace) -> int:
     import gc
 
     gc.disable()  # until it serves: nothing that start-up makes is garbage
-    from mcphub import daemon
+    from mcphub import ahead
 
-    return daemon.main(args)
+    return ahead.main(args)

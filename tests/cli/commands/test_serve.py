@@ -23,7 +23,7 @@ def test_the_daemon_gets_the_options(
     """The verb adds nothing of its own; its status is the daemon's."""
     got: list[argparse.Namespace] = []
 
-    def main(args: argparse.Namespace) -> int:
+    def main(args: argparse.Namespace, started: object) -> int:
         got.append(args)
         return 7
 

@@ -1,0 +1,58 @@
+"""Owns what a forked child does until it is another program: session, signals, mark, descriptors, directory.
+
+It must not know the launcher's state, a copy of which it runs in.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+
+from .marks import take_mark
+from .prctl import PR_SET_PDEATHSIG, prctl
+
+
+def execute(
+    launcher: int,
+    report: int,
+    mark: int,
+    fds: list[int],
+    path: bytes,
+    argv: list[bytes],
+    env: dict[bytes, bytes],
+    cwd: bytes,
+) -> None:
+    """The rest of the forked child: never returns.
+
+    `launcher` is the parent's pid. The pipe `report` ends empty once the program is executed, else it gets a byte (an
+    index of messages.STAGES) and two of errno, little-endian.
+    """
+    stage, cause = 0, errno.EINVAL
+    try:
+        os.setsid()
+        # Should the launcher be killed, its direct children go with it; unless that happened before this call.
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != launcher:
+            os._exit(127)
+        signal.set_wakeup_fd(-1)
+        for signo in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(signo, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if mark:
+            take_mark(mark)
+        for number, fd in enumerate(fds):  # all are above 2: the launcher's own three are open
+            os.dup2(fd, number)
+        stage = 1
+        os.chdir(cwd)
+        stage = 2
+        os.execve(path, argv, env)
+    except OSError as error:
+        cause = error.errno or errno.EINVAL
+    except BaseException:
+        pass
+    finally:
+        try:
+            os.write(report, bytes([stage]) + cause.to_bytes(2, "little"))
+        finally:
+            os._exit(127)

@@ -1,0 +1,61 @@
+"""Owns what a program is started with, as the system takes it, and the words for why it cannot be started.
+
+It must not start anything, nor know which server asks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mcphub.errors import TransportError
+from mcphub.transport import executable
+
+#: What execve(2) and chdir(2) take: file, arguments, environment, working directory.
+Encoded = tuple[bytes, list[bytes], dict[bytes, bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnRequest:
+    """A program to be started in a session of its own, with exactly this environment.
+
+    `fds` become its stdin, stdout and stderr; they stay the caller's, to be closed after the spawn, however it ends.
+    `path` is the file to execute, "" = `argv[0]`; absolute, see `executable.find_executable`.
+    """
+
+    argv: Sequence[str] = field(repr=False)
+    env: Mapping[str, str] = field(repr=False)
+    cwd: str
+    fds: tuple[int, int, int]
+    path: str = ""
+
+    @property
+    def file(self) -> str:
+        return self.path or self.argv[0]
+
+    def encoded(self) -> Encoded:
+        """Raises TransportError (kind `spawn`) for what no system could execute, naming the place, never the value."""
+        words = [("the path", self.file), ("the working directory", self.cwd)]
+        words += [(f"argument {number}", argument) for number, argument in enumerate(self.argv)]
+        for name, value in self.env.items():
+            if not name or "=" in name:
+                raise TransportError(f"cannot start a process: {name!r} is no name of a variable", kind="spawn")
+            words += [("the name of a variable", name), (f"the value of variable {name!r}", value)]
+        for place, word in words:
+            try:
+                if b"\0" in os.fsencode(word):
+                    raise TransportError(f"cannot start a process: {place} holds a NUL byte", kind="spawn")
+            except UnicodeEncodeError:
+                raise TransportError(f"cannot start a process: {place} is not valid text", kind="spawn") from None
+        env = {os.fsencode(name): os.fsencode(value) for name, value in self.env.items()}
+        return os.fsencode(self.file), list(map(os.fsencode, self.argv)), env, os.fsencode(self.cwd)
+
+    def refusal(self, stage: str, number: int) -> TransportError:
+        """Why the system did not start it (kind `spawn`), in words fit for the person; values of arguments and
+        environment are never in them. `stage` is `fork`, `cwd` or `exec`, `number` the errno."""
+        _, argv, env, _ = self.encoded()
+        size = sum(map(len, argv)) + sum(len(name) + len(value) + 2 for name, value in env.items())
+        head = executable.read_head(self.file)
+        reason = executable.explain_refusal(stage, number, self.file, self.cwd, size, head, executable.access)
+        return TransportError(reason, kind="spawn")
