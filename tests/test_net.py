@@ -17,7 +17,7 @@ import anyio.abc
 import pytest
 
 from mcphub.errors import TransportError
-from mcphub.net import MAX_REDIRECTS, Header, http_client, proxy_for, tls_context
+from mcphub.net import MAX_REDIRECTS, Header, http_client
 from tests.fakes.certificates import Authority
 from tests.fakes.rude_http import (
     CLOSE,
@@ -79,49 +79,6 @@ async def listening(serve: Callable[[anyio.abc.SocketStream], Awaitable[None]]) 
 
 # -- proxies
 
-PROXY = "http://proxy.example:3128"
-NO = "localhost,127.0.0.1,::1,10.0.0.0/8,.corp.example"
-
-
-@pytest.mark.parametrize(
-    ("url", "env", "proxy"),
-    [
-        (("https", "m.example", 443), {"HTTPS_PROXY": PROXY}, PROXY),
-        (("https", "m.example", 443), {"https_proxy": PROXY, "HTTPS_PROXY": "http://other"}, PROXY),
-        (("https", "m.example", 443), {"HTTP_PROXY": PROXY}, ""),
-        (("http", "m.example", 80), {"HTTP_PROXY": PROXY}, PROXY),
-        (("https", "m.example", 443), {"ALL_PROXY": PROXY}, PROXY),
-        (("https", "m.example", 443), {"HTTPS_PROXY": "proxy.example:3128"}, PROXY),
-        (("https", "m.example", 443), {"HTTPS_PROXY": "  "}, ""),
-        (("http", "127.0.0.1", 9), {"HTTP_PROXY": PROXY}, ""),
-        (("http", "localhost", 9), {"HTTP_PROXY": PROXY}, ""),
-        (("http", "::1", 9), {"HTTP_PROXY": PROXY}, ""),
-        (("https", "x.corp.example", 443), {"HTTPS_PROXY": PROXY, "NO_PROXY": NO}, ""),
-        (("https", "corp.example", 443), {"HTTPS_PROXY": PROXY, "NO_PROXY": NO}, ""),
-        (("https", "notcorp.example", 443), {"HTTPS_PROXY": PROXY, "NO_PROXY": NO}, PROXY),
-        (("https", "10.1.2.3", 443), {"HTTPS_PROXY": PROXY, "NO_PROXY": NO}, ""),
-        (("https", "11.1.2.3", 443), {"HTTPS_PROXY": PROXY, "no_proxy": NO}, PROXY),
-        (("https", "m.example", 443), {"HTTPS_PROXY": PROXY, "NO_PROXY": "*"}, ""),
-        (("https", "m.example", 443), {"HTTPS_PROXY": PROXY, "NO_PROXY": "m.example:443"}, ""),
-        (("https", "m.example", 443), {"HTTPS_PROXY": PROXY, "NO_PROXY": "m.example:8443"}, PROXY),
-        (("https", "a.m.example", 443), {"HTTPS_PROXY": PROXY, "NO_PROXY": "*.m.example"}, ""),
-        (("https", "fe80::2", 443), {"HTTPS_PROXY": PROXY, "NO_PROXY": "fe80::/16"}, ""),
-        (("https", "fe80::2", 443), {"HTTPS_PROXY": PROXY, "NO_PROXY": "[fe80::2]:443"}, ""),
-        (("https", "M.Example.", 443), {"HTTPS_PROXY": PROXY, "NO_PROXY": "m.example"}, ""),
-    ],
-)
-def test_which_proxy(url: tuple[str, str, int], env: dict[str, str], proxy: str) -> None:
-    """C073: the variables of either case, names with all below them, addresses, networks and ports; never loopback."""
-    assert proxy_for(*url, env) == (proxy, ())
-
-
-@pytest.mark.parametrize("item", ["10.0.0.0/99", "http://x/y", "a:b", "*x?", "@", "x.example:port"])
-def test_bad_items_of_no_proxy(item: str) -> None:
-    """C073: what says nothing is named and left out; the others count."""
-    env = {"HTTPS_PROXY": PROXY, "NO_PROXY": f"{item},m.example"}
-    assert proxy_for("https", "m.example", 443, env)[0] == ""
-    assert proxy_for("https", "other.example", 443, env) == (PROXY, (item,))
-
 
 async def test_a_proxy_carries_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """C073: the hub's environment decides, not that of the process; credentials go to the proxy and nowhere else."""
@@ -172,6 +129,8 @@ async def test_a_private_authority(tmp_path: Path) -> None:
         error = await failure(server.url)
     assert error.kind == "tls"
     assert f"the certificate of 127.0.0.1:{server.port} cannot be trusted" in str(error)
+    assert str(error).endswith("(issuer: CN=A Private Authority; subject: CN=A Server)")
+    assert not server.requests[3:]
 
 
 @pytest.mark.parametrize(
@@ -184,6 +143,7 @@ async def test_bad_certificates(tmp_path: Path, hosts: tuple[str, ...], ago: int
         error = await failure(server.url, {"SSL_CERT_FILE": str(authority.path)})
     assert error.kind == "tls"
     assert words in str(error)
+    assert "issuer: CN=A Private Authority; subject: CN=A Server" in str(error)
     assert not server.requests
 
 
@@ -217,27 +177,6 @@ async def test_a_handshake_that_is_given_up() -> None:
         with anyio.fail_after(5):
             await ended.wait()
     assert error.kind == "no_response"
-
-
-def test_certificates_that_are_not_there(tmp_path: Path) -> None:
-    """C074: a file that is missing, or holds none, is named with its variable; nothing is trusted in its place."""
-    with pytest.raises(TransportError, match="SSL_CERT_FILE: there is no /nowhere") as caught:
-        tls_context({"SSL_CERT_FILE": "/nowhere"})
-    assert caught.value.kind == "config"
-    (tmp_path / "junk.pem").write_text("no certificate")
-    with pytest.raises(TransportError, match="NODE_EXTRA_CA_CERTS=") as caught:
-        tls_context({"NODE_EXTRA_CA_CERTS": str(tmp_path / "junk.pem")})
-    assert caught.value.kind == "config"
-
-
-def test_one_context_for_all(tmp_path: Path) -> None:
-    """Twenty servers share what the system's store costs; a changed file is read again."""
-    authority = Authority.made(tmp_path)
-    env = {"SSL_CERT_FILE": str(authority.path)}
-    first = tls_context(env)
-    assert tls_context(env) is first
-    os.utime(authority.path, ns=(1, 1))
-    assert tls_context(env) is not first
 
 
 # -- failures
@@ -356,6 +295,40 @@ async def test_a_downgrade(tmp_path: Path) -> None:
         assert plain.connections == 0
 
 
+@pytest.mark.parametrize(
+    ("url", "reference", "target"),
+    [
+        ("https://m.example/sse", "/messages?s=1", b"/messages?s=1"),
+        ("https://m.example/sse", "messages?s=1", b"/messages?s=1"),
+        ("https://m.example/sse", "https://m.example:443/messages", b"/messages"),
+        ("https://m.example:443/sse", "https://M.EXAMPLE/messages", b"/messages"),
+        ("http://m.example:80/a/sse", "//m.example/messages", b"/messages"),
+        ("https://u:pw@m.example/sse", "https://x:y@m.example/messages#f", b"/messages"),
+        ("https://m.example/sse", "https://evil.example/c", None),
+        ("https://m.example/sse", "//evil.example/c", None),
+        ("https://m.example/sse", "http://m.example/messages", None),
+        ("https://m.example/sse", "https://m.example:8443/messages", None),
+        ("https://m.example/sse", "https://m.example@evil.example/", None),
+        ("https://m.example/sse", "https://m.example./messages", None),
+        ("https://m.example/sse", "wss://m.example/messages", None),
+        ("http://m.example/sse", "https://m.example/messages", None),
+    ],
+)
+async def test_another_url_of_one_origin(url: str, reference: str, target: bytes | None) -> None:
+    """C082: scheme, host and port are those of the first, or nothing goes there; what is given up is named by its
+    origin alone. Nothing is sent yet, and the credentials stay those of the first."""
+    async with http_client(url, {}) as client:
+        if target is None:
+            with pytest.raises(TransportError, match="nothing is sent there") as caught:
+                client.within(reference)
+            assert caught.value.kind == "refused"
+            assert "messages" not in str(caught.value)
+        else:
+            other = client.within(reference)
+            assert other.credentials == client.credentials
+            assert other._target.target == target
+
+
 # -- bodies
 
 
@@ -394,6 +367,7 @@ async def test_connections_are_kept() -> None:
                     async with client.exchange("POST", [], b"{}") as answer:
                         await answer.read(10)
                 assert server.connections == 1
+                server.on("*", stream(b"x", NEVER))
                 async with client.exchange("POST", [], b"{}"):
                     pass
                 async with client.exchange("POST", [], b"{}") as answer:

@@ -6,12 +6,14 @@ It must not know what is served, nor who may come: it is told.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+from starlette.types import ASGIApp
+from uvicorn._types import ASGI3Application
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from mcphub.httpserver.document import Refusal
@@ -24,6 +26,8 @@ HEAD_TIMEOUT = 10.0
 STALL_TIMEOUT = 60.0
 #: Parts of an answer are joined up to this size.
 LARGE = 1 << 15
+#: Bytes of a body up to which a request may be answered without a task.
+SHORT = 1 << 16
 
 _NOT_HTTP = (400, "cannot read the request: it is not HTTP")
 #: uvicorn tells only the newest request of a connection that its client is gone; an older one would run on.
@@ -34,13 +38,15 @@ _HEAD_TOO_LARGE = (431, f"cannot read the request: its headers are longer than {
 Admit = Callable[[asyncio.Transport], dict[str, Any] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True):
     """On which terms a server takes connections: who may come, how many at once, how a refusal is worded."""
 
     admit: Admit
     most: int
     refusal: Refusal
+    #: What may answer a request without a task: called with its connection and body once all of it is here; True = it
+    #: has taken it, and `answer_at_once` or `run` follows.
+    at_once: Callable[[Connection, bytes], bool] | None = None
 
 
 class Connections(ServerState):
@@ -107,6 +113,8 @@ class Connection(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._joining: _Joining | None = None
+        self._length = -1
+        self._held: ASGI3Application | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -141,21 +149,31 @@ class Connection(HttpToolsProtocol):
             self._head += len(data)  # what the parser still holds back
             if self._head > MAX_HEAD:
                 self._refuse(*_HEAD_TOO_LARGE)
+            elif self._head_timer is None:  # not with each request: most heads come whole
+                self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self._too_slow)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head = True
         self._head = 0
-        if self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self._too_slow)
+        self._length = -1
+        self._held = None
 
     def on_url(self, url: bytes) -> None:
         self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count(len(name) + len(value) + 4)  # trailers come this way too
-        super().on_header(name, value)
+        self._head += len(name) + len(value) + 4  # trailers come this way too
+        if self._head > MAX_HEAD:
+            self._count(0)
+        # As uvicorn's own, which is called for each header of each request.
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        elif name == b"content-length":
+            self._length = int(value)
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self._in_head = False
@@ -166,10 +184,59 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
         self.cycle.transport = self._joining  # type: ignore[assignment]
 
-    @property
-    def body_is_here(self) -> bool:
-        """Whether the whole body of the present request has come."""
-        return not self.cycle.more_body
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        if self._terms.at_once is not None and 0 < self._length <= SHORT and not self.expect_100_continue:
+            self._held = app  # until its body is here
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        app, self._held = self._held, None
+        if app is None:
+            return
+        cycle, at_once = self.cycle, self._terms.at_once
+        if at_once is None or not at_once(self, bytes(cycle.body)):
+            super()._start_asgi_task(cycle, app)
+
+    def run(self, app: ASGIApp) -> None:
+        """Let this go on, in a task, with a request that `at_once` has taken."""
+        super()._start_asgi_task(self.cycle, app)  # type: ignore[arg-type]
+
+    def answer_at_once(self, status: int, fields: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Write a whole document as the answer to the present request; False where that must go the long way.
+
+        The same as the two messages of ASGI, in one write and without their checks: `fields` are the server's own.
+        """
+        cycle = self.cycle
+        if cycle.response_started or cycle.disconnected or self.flow.write_paused:
+            return False
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        out = [STATUS_LINE[status]]
+        for name, value in fields:
+            out += (name, b": ", value, b"\r\n")
+        out.append(b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n")
+        if len(body) < LARGE:
+            out.append(body)
+            self.transport.write(b"".join(out))
+        else:
+            self.transport.write(b"".join(out))
+            self.transport.write(body)
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
+        return True
+
+    def take_body(self) -> bytes | None:
+        """The body of the present request where all of it has come; None = it must be waited for."""
+        cycle = self.cycle
+        if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+            return None
+        body, cycle.body = bytes(cycle.body), bytearray()
+        cycle.message_event.clear()
+        return body
 
     def shutdown(self) -> None:
         """End this connection once its present answer is written."""

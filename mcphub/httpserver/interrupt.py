@@ -5,6 +5,7 @@ It must not know what is asked. A hang-up can only be heard once the body is in,
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -42,8 +43,8 @@ class Interruptible:
             scope.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = _Answer(send, self._refusal)
         connection: Connection = scope["state"]["connection"]
+        answer = _Answer(send, self._refusal, connection)
         with anyio.CancelScope() as whole:
             self._open.add(whole)
             connection.on_lost = whole.cancel  # no task that waits for it: one a request costs more than all the rest
@@ -59,10 +60,10 @@ class Interruptible:
 
     async def _run(self, scope: Scope, receive: Receive, answer: _Answer, connection: Connection) -> None:
         try:
-            body = await _read_body(scope, receive, whole=connection.body_is_here)
+            body = await _read_body(scope, receive, connection.take_body)
         except _Refused as refused:
             body = self._refusal(refused.status, str(refused))
-            await send_json(answer.send, refused.status, body, {"connection": "close"})
+            await send_json(answer, refused.status, body, {"connection": "close"})
             return
         if body is None:
             return
@@ -70,7 +71,7 @@ class Interruptible:
         async def replay() -> Message:
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self._app(scope, replay, answer.send)
+        await self._app(scope, replay, answer)
 
 
 class _Refused(Exception):
@@ -82,16 +83,23 @@ class _Refused(Exception):
 
 
 class _Answer:
-    """What has been sent of the answer so far."""
+    """What has been sent of the answer so far. Implements ASGI's Send, and `at_once` of document.send_document."""
 
-    def __init__(self, send: Send, refusal: Refusal) -> None:
+    def __init__(self, send: Send, refusal: Refusal, connection: Connection) -> None:
         self._send = send
         self._refusal = refusal
+        self._connection = connection
         self._begun = False
         self._complete = False
         self._stream = False
 
-    async def send(self, message: Message) -> None:
+    def at_once(self, status: int, fields: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
+        if not self._connection.answer_at_once(status, fields, body):
+            return False
+        self._begun = self._complete = True
+        return True
+
+    async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._begun = True
             self._stream = all(name != b"content-length" for name, _ in message["headers"])
@@ -107,18 +115,15 @@ class _Answer:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _read_body(scope: Scope, receive: Receive, *, whole: bool) -> bytes | None:
-    """The whole body; None when the client hung up before its end. `whole`: it need not be waited for. Raises _Refused
-    408 and 413."""
+async def _read_body(scope: Scope, receive: Receive, at_once: Callable[[], bytes | None]) -> bytes | None:
+    """The whole body, which `at_once` has where all of it is here; None when the client hung up before its end. Raises
+    _Refused 408 and 413."""
     too_large = _Refused(f"cannot read the request body: it is longer than {MAX_BODY} bytes", status=413)
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > MAX_BODY:
             raise too_large
-    if whole:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body: bytes = message["body"]
+    body = at_once()
+    if body is not None:
         if len(body) > MAX_BODY:
             raise too_large
         return body

@@ -10,12 +10,15 @@ algorithm of MCP spec 2026-07-28, basic/transports/stdio (backward compatibility
 4. A discover answer that comes late, after `initialize` went out, still counts when `initialize` is refused; and a
    server that was silent and then refuses `initialize` is asked to discover once more, now that it is awake.
 5. A server that refuses the version of `initialize` and names older ones is asked for one of those, once.
+6. A process that ends instead of answering `server/discover` may be one that bears no first message but `initialize`:
+   it is started again, once, and begins with that.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from mcphub.protocol.jsonrpc import UNSUPPORTED_PROTOCOL_VERSION
 from mcphub.protocol.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY, Era, choose_modern
@@ -25,29 +28,25 @@ MODERN_ERRORS = frozenset({-32022, -32021, -32020})
 MAX_MESSAGE = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Discover:
+class Discover(msgspec.Struct, frozen=True):
     """Send `server/discover` in this version; report silence after the probe's limit."""
 
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Initialize:
+class Initialize(msgspec.Struct, frozen=True):
     """Send `initialize` asking for this version; it may take as long as the whole start may."""
 
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(msgspec.Struct, frozen=True):
     """End the process and start it again; begin with `Probe(first=era)`."""
 
     era: Era
 
 
-@dataclass(frozen=True, slots=True)
-class Spoken:
+class Spoken(msgspec.Struct, frozen=True):
     """The verdict. `result` is the decoded DiscoverResult or InitializeResult."""
 
     era: Era
@@ -55,8 +54,7 @@ class Spoken:
     result: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """No common ground; the message says what both sides speak."""
 
     message: str
@@ -65,8 +63,7 @@ class Refused:
 Step = Discover | Initialize | Restart | Spoken | Refused
 
 
-@dataclass(slots=True)
-class Probe:
+class Probe(msgspec.Struct):
     """One probe of one process. `first` skips the discovery of the era; `restarted`: no second restart is allowed."""
 
     first: Era | None = None
@@ -112,6 +109,12 @@ class Probe:
             return self._other("legacy", "the server refuses initialize and does not answer server/discover")
         self._silent = True
         return Initialize(LATEST_LEGACY)
+
+    def died(self) -> Restart | None:
+        """The process ended before it answered anything."""
+        if self.first is not None or self.restarted or self._discover_error:
+            return None
+        return Restart("legacy")
 
     def discovered_late(self, result: dict[str, Any]) -> None:
         """A DiscoverResult came after `initialize` went out."""
@@ -160,6 +163,11 @@ class Probe:
 def _versions(found: Any) -> list[str] | None:
     """The strings of a list of versions; None for what is no list."""
     return [v for v in found if isinstance(v, str)] if isinstance(found, list) else None
+
+
+def names_legacy(discovered: dict[str, Any]) -> bool:
+    """Whether a DiscoverResult names a legacy version among those that its server speaks."""
+    return any(version in LEGACY for version in _versions(discovered.get("supportedVersions")) or ())
 
 
 def _older(supported: list[str]) -> Initialize | None:

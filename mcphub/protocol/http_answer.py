@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import datetime
 import re
-from dataclasses import dataclass
 from http import HTTPStatus
 
+import msgspec
+
 from mcphub.protocol import jsonrpc
+from mcphub.protocol.era import MODERN_ERRORS
 from mcphub.protocol.jsonrpc import NotAMessage
 
 EVENT_STREAM = "text/event-stream"
@@ -23,6 +25,7 @@ RETRY_AFTER_MOST = 86_400.0
 #: Statuses of gateways and guards: a JSON-RPC body in them is theirs, not the server's.
 _NOT_THE_SERVER = frozenset([401, 403, 429, 502, 503, 504])
 _LATER = frozenset([408, 425, 429])
+_NO_POST = frozenset([400, 404, 405])
 #: Of 5xx, those that say what the server cannot do, not how it is now.
 _NEVER = frozenset([501, 505])
 # What servers say in a 400 when they do not know the session any more.
@@ -36,14 +39,15 @@ SESSION_GONE = "the server does not know the session any more"
 _NEWLINES = bytes.maketrans(b"\r\n", b"  ")
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What is looked at of an answer. `retry_after` is the header as it came, `location` too; "" = not there."""
+class Head(msgspec.Struct, frozen=True):
+    """What is looked at of an answer. `retry_after` is the header as it came, `location` and `challenge`
+    (WWW-Authenticate) too; "" = not there."""
 
     status: int
     content_type: str = ""
     retry_after: str = ""
     location: str = ""
+    challenge: str = ""
 
     @property
     def ok(self) -> bool:
@@ -59,10 +63,10 @@ class Head:
         return self.ok and self.kind == EVENT_STREAM
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why a request has no answer. `kind`: `needs_auth`, `refused` and `rate_limited` (the server did not act on it),
-    `session` (it does not know the session), `status` (an error of the server: it may have acted), `unreadable`.
+    `session` (it does not know the session), `status` (an error of the server: it may have acted), `unreadable`,
+    `older` (see the function).
     `later`: the same may work later. `retry_after` is seconds, 0 = not said.
     """
 
@@ -70,6 +74,8 @@ class Refusal:
     message: str
     later: bool = False
     retry_after: float = 0.0
+    #: WWW-Authenticate of a `needs_auth`, as it came.
+    challenge: str = ""
 
 
 def reply(mid: int, head: Head, body: bytes, *, session: bool, probing: bool, now: float) -> bytes | Refusal:
@@ -95,6 +101,24 @@ def reply(mid: int, head: Head, body: bytes, *, session: bool, probing: bool, no
     if probing and not refusal.later:
         return jsonrpc.error_frame(b"%d" % mid, jsonrpc.INVALID_REQUEST, refusal.message)[:-1]
     return refusal
+
+
+def older(head: Head, reply: bytes | Refusal) -> bytes | Refusal:
+    """What `initialize` was answered with; a Refusal of the kind `older` where the HTTP+SSE transport of 2024-11-05 is
+    to be tried (MCP spec 2025-11-25, basic/transports, backwards compatibility): the server has nothing to POST to at
+    this URL. Who says so in a JSON-RPC error beside a 400, or with a modern error, speaks Streamable HTTP.
+    """
+    if head.status not in _NO_POST:
+        return reply
+    if isinstance(reply, Refusal):
+        return Refusal("older", reply.message) if reply.kind in ("refused", "unreadable") else reply
+    try:
+        error = jsonrpc.read_error(jsonrpc.decode(reply).error)
+    except NotAMessage:
+        return reply
+    if head.status == 400 or error.code in MODERN_ERRORS:
+        return reply
+    return Refusal("older", f"HTTP {head.status} {_phrase(head.status)}: {error.message[:SHOWN]} ({error.code})")
 
 
 def one_line(body: bytes) -> bytes:
@@ -151,7 +175,7 @@ def _status(head: Head, body: bytes, session: bool, now: float) -> Refusal | Non
         where = f" to {head.location}" if head.location else ""
         return Refusal("refused", f"{named}: redirected{where}, which is not followed (a sign-in page?)")
     if status in (401, 403):
-        return Refusal("needs_auth", named)
+        return Refusal("needs_auth", named, challenge=head.challenge)
     if session and _session_is_gone(status, body):
         return Refusal("session", SESSION_GONE)
     after = seconds(head.retry_after, now)

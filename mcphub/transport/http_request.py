@@ -1,22 +1,36 @@
 """Owns one request on its way over HTTP: what was sent, what its stream said of itself, what is still owed for it.
 
-It must not send anything: the channel does, and the session takes up again what broke off.
+It must not send anything: the channel does, and the session takes up again what broke off. What the transports over
+HTTP have in common stands here: the headers of every request, the rest before another try, how a refusal is told.
 """
 
 from __future__ import annotations
 
+import random
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import anyio
 
-from mcphub.protocol.http_answer import Head
+from mcphub import __version__
+from mcphub.protocol.http_answer import Head, Refusal
 from mcphub.protocol.mirrored import Told
+from mcphub.spec import ServerSpec
 
 if TYPE_CHECKING:
-    from mcphub.net import Answer
+    from mcphub.net import Answer, Header
 
 #: Methods whose stream is meant to stay open.
 ENDLESS = frozenset(["subscriptions/listen"])
+#: A request refused as one too many is sent so often, where the server wants at most so many seconds of rest; so many
+#: where it does not say.
+RATE_TRIES = 3
+RATE_REST = 1.0
+RATE_MOST = 30.0
+
+SIGN_IN = "needs a sign-in, which this version cannot do; a static header can be set in `headers`"
+#: Kinds of refusal that the server itself has spoken.
+_SPOKEN = frozenset(["refused", "rate_limited", "status", "unreadable", "older"])
 
 
 class HttpRequest:
@@ -56,4 +70,45 @@ def head_of(answer: Answer) -> Head:
     """What is looked at of an answer before its body."""
     if 200 <= answer.status < 300:
         return Head(answer.status, answer.header(b"content-type"))
-    return Head(answer.status, answer.header(b"content-type"), answer.header(b"retry-after"), answer.location)
+    return Head(
+        answer.status,
+        answer.header(b"content-type"),
+        answer.header(b"retry-after"),
+        answer.location,
+        answer.header(b"www-authenticate"),
+    )
+
+
+def common_headers(headers: Mapping[str, str], credentials: bytes) -> tuple[list[Header], bool]:
+    """(what every request carries, whether it has credentials). What the entry says comes before ours."""
+    own = [(name.encode("ascii"), str(value).strip(" \t").encode("latin-1")) for name, value in headers.items()]
+    names = {name.lower() for name, _ in own}
+    if credentials and b"authorization" not in names:
+        own.append((b"Authorization", credentials))
+        names.add(b"authorization")
+    ours = [(b"Accept-Encoding", b"gzip, deflate"), (b"User-Agent", b"mcphub/" + __version__.encode())]
+    return [*(one for one in ours if one[0].lower() not in names), *own], b"authorization" in names
+
+
+def rest_of(refusal: Refusal, left: float) -> float | None:
+    """Seconds after which the same may be sent again though it was refused, None where it may not: one too many was
+    not acted on, so that even a write can be. What does not end within `left` seconds, when nobody waits any more, is
+    not begun (case C075)."""
+    rest = refusal.retry_after or RATE_REST
+    if refusal.kind != "rate_limited" or rest > RATE_MOST or rest >= left:
+        return None
+    return rest * (1.0 + 0.2 * random.random())
+
+
+def time_for(method: str, spec: ServerSpec) -> float:
+    """Seconds after which nobody waits for the answer to such a request, but for progress."""
+    return spec.startup_timeout if method.endswith("/list") else spec.call_timeout
+
+
+def worded(method: str, refusal: Refusal, signed: bool) -> str:
+    """A refusal as the one who asked reads it. `signed`: the entry has credentials."""
+    if refusal.kind != "needs_auth":
+        return f"{method}: {refusal.message}" if refusal.kind in _SPOKEN else refusal.message
+    if signed:
+        return f"refuses the credentials of its entry ({refusal.message}); correct them in `headers`"
+    return f"{SIGN_IN} ({refusal.message})"

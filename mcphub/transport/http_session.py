@@ -55,6 +55,8 @@ class HttpSession:
         #: What every later request carries.
         self.headers: list[Header] = []
         self.gate: anyio.Event | None = None
+        #: Its own stream is there, or it has none.
+        self.stood = anyio.Event()
         self._client = client
         self._common = common
         self._follow = follow
@@ -131,6 +133,7 @@ class HttpSession:
             try:
                 async with self._client.exchange("GET", self._stream_headers(last_id), begin=BEGIN) as answer:
                     head = head_of(answer)
+                    self.stood.set()
                     if head.streams:
                         worked = True
                         decoder, brought = await self._follow(answer, None, last_id)
@@ -146,6 +149,7 @@ class HttpSession:
                 pass
             except EventTooLarge as e:
                 self._odd("too-large", f"its own stream was ended: {e}")
+            self.stood.set()
             lasted = anyio.current_time() - began
             failures = 0 if brought or lasted > BRIEF else failures + 1
             wait = RETRY if retry is None else retry

@@ -19,5 +19,9 @@ class OneStream:
     def returned(self) -> Mapping[int, bytes]:
         return {}
 
+    @property
+    def deaf(self) -> bool:
+        return False
+
     def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
         return tools, ()

@@ -8,7 +8,8 @@ from __future__ import annotations
 import socket
 import struct
 import sys
-from dataclasses import dataclass
+
+import msgspec
 
 #: Linux, `struct ucred` of socket(7): pid, uid, gid.
 _UCRED = struct.Struct("iII")
@@ -20,8 +21,7 @@ _LOCAL_PEERCRED = 0x001
 _LOCAL_PEERPID = 0x002
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(msgspec.Struct, frozen=True):
     """The process at the other end as the kernel reports it; `pid` is None where the system does not say."""
 
     uid: int

@@ -25,6 +25,7 @@ from mcphub.transport.framing import MAX_MESSAGE
 from mcphub.transport.link import Surroundings
 from mcphub.transport.one_stream import OneStream
 from mcphub.transport.process import Child
+from mcphub.transport.spawn_request import SpawnRequest
 from mcphub.transport.stderr import StderrReader, StderrRing
 from mcphub.transport.wire import PipeReadSide, Wire, WriteSide
 
@@ -72,8 +73,9 @@ async def open_stdio(
         ends = _Ends(transport.stdio)
     except OSError as e:
         raise TransportError(f"cannot start {spec.name}: no streams for it: {e.strerror}", kind="spawn") from None
+    request = SpawnRequest([transport.command, *transport.args], env, cwd, ends.theirs, path)
     try:
-        child = await around.launcher.spawn([transport.command, *transport.args], env, cwd, *ends.theirs, path=path)
+        child = await around.launcher.spawn(request)
     except BaseException:
         ends.close_ours()
         raise

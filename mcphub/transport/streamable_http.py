@@ -7,21 +7,20 @@ legacy ones in the session that `initialize` began (http_session.py).
 
 from __future__ import annotations
 
+import functools
 import importlib
-import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
+import msgspec
 
-from mcphub import __version__
 from mcphub.channel import Data, Receiver
 from mcphub.errors import TransportError
 from mcphub.protocol import http_answer, jsonrpc, mirrored
@@ -30,8 +29,9 @@ from mcphub.protocol.http_answer import SESSION_GONE, Refusal
 from mcphub.protocol.jsonrpc import Envelope, NotAMessage
 from mcphub.protocol.mirrored import Table, Told
 from mcphub.spec import HttpSpec, ServerSpec
+from mcphub.transport import sign_in
 from mcphub.transport.framing import MAX_MESSAGE
-from mcphub.transport.http_request import HttpRequest, head_of
+from mcphub.transport.http_request import RATE_TRIES, HttpRequest, common_headers, head_of, rest_of, time_for, worded
 from mcphub.transport.http_session import GOODBYE, MAX_IGNORED, HttpSession
 from mcphub.transport.link import Surroundings
 from mcphub.transport.stderr import StderrRing
@@ -47,11 +47,6 @@ FULL_AT = 1000
 BEGIN = 60.0
 #: Seconds that a stream may stay open after the answer it was for.
 AFTER_ANSWER = 1.0
-#: A request refused as one too many is sent so often, where the server wants at most so many seconds of rest; so many
-#: where it does not say.
-RATE_TRIES = 3
-RATE_REST = 1.0
-RATE_MOST = 30.0
 #: How long other requests of a session that is gone may take to hear the same, seconds.
 LAST_VERDICTS = 1.0
 #: Seconds that a call whose headers were refused waits for a newer list of the tools.
@@ -65,7 +60,6 @@ MAX_NOTES = 3
 LISTS_CHANGED = tuple(
     jsonrpc.notification_frame(f"notifications/{what}/list_changed")[:-1] for what in ("tools", "prompts", "resources")
 )
-_SIGN_IN = "needs a sign-in, which this version cannot do; a static header can be set in `headers`"
 
 
 class HttpChannel:
@@ -78,17 +72,22 @@ class HttpChannel:
         receiver: Receiver,
         note: Callable[[str], None],
         on_error: Callable[[BaseException], None] | None = None,
+        time_for: Callable[[str], float] = lambda method: float("inf"),
+        url: str = "",
     ) -> None:
         self.full = False
         self.current: int | None = None
         self.returned: dict[int, bytes] = {}
         self.retry_after = 0.0
+        self.deaf = False
         self._client = client
         self._receiver = receiver
         self._tell = note
         self._on_error = on_error
+        self._time_for = time_for
+        self._url = url
         self._notes: Counter[str] = Counter()
-        self._common, self._signed = _common_headers(headers, client.credentials)
+        self._common, self._signed = common_headers(headers, client.credentials)
         self._posted: list[Header] = [
             (b"Accept", b"application/json, text/event-stream"),
             (b"Content-Type", b"application/json"),
@@ -156,6 +155,12 @@ class HttpChannel:
         """End a legacy session, unless the server is gone or has ended it."""
         if self._session.id and self._reached and self._gone is None:
             await self._session.goodbye()
+
+    async def stood(self, wait: float) -> None:
+        """Until a legacy session's own stream is there, or is not to be had, at most so many seconds: what a server
+        asks there before, it asks nobody."""
+        with anyio.move_on_after(wait):
+            await self._session.stood.wait()
 
     def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
         """The tools whose annotations can be followed; only modern servers know any (implements link.Link)."""
@@ -252,13 +257,14 @@ class HttpChannel:
 
     async def _ask(self, request: HttpRequest) -> None:
         tries = 1 if request.probes or request.method == "initialize" else RATE_TRIES
+        until = anyio.current_time() + self._time_for(request.method)
         while (refusal := await self._attempt(request)) is not None:
-            rest = refusal.retry_after or RATE_REST
             tries -= 1
-            if refusal.kind != "rate_limited" or not tries or rest > RATE_MOST:
+            rest = rest_of(refusal, until - anyio.current_time()) if tries else None
+            if rest is None:
                 break
             request.sent = False  # refused, so not acted on
-            await anyio.sleep(rest * (1.0 + 0.2 * random.random()))
+            await anyio.sleep(rest)
         if refusal is None:
             if self._doubt:
                 self._sure_again()
@@ -268,15 +274,10 @@ class HttpChannel:
         else:
             self.retry_after = refusal.retry_after
             self._doubt = self._doubt or refusal.kind in ("unreachable", "tls", "lost")
-            self._unanswered(request, refusal.kind, self._worded(request, refusal))
-
-    def _worded(self, request: HttpRequest, refusal: Refusal) -> str:
-        if refusal.kind != "needs_auth":
-            answered = refusal.kind in ("refused", "rate_limited", "status", "unreadable")
-            return f"{request.method}: {refusal.message}" if answered else refusal.message
-        if self._signed:
-            return f"refuses the credentials of its entry ({refusal.message}); correct them in `headers`"
-        return f"{_SIGN_IN} ({refusal.message})"
+            text = worded(request.method, refusal, self._signed)
+            if refusal.kind == "needs_auth" and not self._signed and (request.probes or request.method == "initialize"):
+                text = await sign_in.explained(self._client, self._url, refusal)
+            self._unanswered(request, refusal.kind, text)
 
     async def _attempt(self, request: HttpRequest) -> Refusal | None:
         """Send it once, and follow what comes until it is answered; None when nothing more is to be said."""
@@ -317,6 +318,8 @@ class HttpChannel:
         now = time.time_ns() / 1e9
         named = self._session.names(request)
         reply = http_answer.reply(request.mid, head, body, session=named, probing=request.probes, now=now)
+        if request.method == "initialize":
+            reply = http_answer.older(head, reply)
         if isinstance(reply, Refusal):
             return reply
         if head.status == 400 and request.modern and await self._annotated_anew(request, reply):
@@ -442,6 +445,7 @@ class HttpChannel:
     async def _stand(self) -> None:
         try:
             await self._session.standing()
+            self.deaf = True  # it has no such stream, or none any more
         except Exception as e:  # a fault of ours
             self._internal(e)
 
@@ -469,19 +473,7 @@ class HttpChannel:
         self._end(SESSION_GONE)
 
 
-def _common_headers(headers: Mapping[str, str], credentials: bytes) -> tuple[list[Header], bool]:
-    """(what every request carries, whether it has credentials). What the entry says comes before ours."""
-    own = [(name.encode("ascii"), str(value).strip(" \t").encode("latin-1")) for name, value in headers.items()]
-    names = {name.lower() for name, _ in own}
-    if credentials and b"authorization" not in names:
-        own.append((b"Authorization", credentials))
-        names.add(b"authorization")
-    ours = [(b"Accept-Encoding", b"gzip, deflate"), (b"User-Agent", b"mcphub/" + __version__.encode())]
-    return [*(one for one in ours if one[0].lower() not in names), *own], b"authorization" in names
-
-
-@dataclass(slots=True)
-class HttpLink:
+class HttpLink(msgspec.Struct):
     """An open server at a URL. Implements link.Link."""
 
     channel: HttpChannel
@@ -497,6 +489,10 @@ class HttpLink:
     @property
     def returned(self) -> Mapping[int, bytes]:
         return self.channel.returned
+
+    @property
+    def deaf(self) -> bool:
+        return self.channel.deaf
 
     def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
         return self.channel.usable(tools)
@@ -518,7 +514,9 @@ async def open_streamable_http(
     async with net.http_client(str(transport.url), around.environment()) as client:
         for warning in client.warnings:
             note(warning)
-        channel = HttpChannel(client, transport.headers, receiver, note, around.report)
+        patience = functools.partial(time_for, spec=spec)
+        url = str(transport.url)
+        channel = HttpChannel(client, transport.headers, receiver, note, around.report, patience, url)
         async with anyio.create_task_group() as tasks:
             await tasks.start(channel.run)
             try:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mcphub.errors import ConfigError
+from mcphub.transport.peer import peer_of
 
 #: Bytes of a socket's path without the final NUL: unix(7), and sys/un.h of macOS.
 MAX_PATH = 103 if sys.platform == "darwin" else 107
@@ -97,6 +98,10 @@ def _clear(path: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         answer = probe.connect_ex(path)  # EAGAIN: one that lives, with a full queue
+        peer = peer_of(probe) if answer == 0 else None
     if answer in (0, errno.EAGAIN):
-        raise ConfigError(f"cannot listen at {path}: another mcphub daemon answers there. Stop it with `mcphub stop`")
+        who = f" (pid {peer.pid})" if peer is not None and peer.pid is not None else ""
+        raise ConfigError(
+            f"cannot listen at {path}: another mcphub daemon{who} answers there. Stop it with `mcphub stop`"
+        )
     os.unlink(path)

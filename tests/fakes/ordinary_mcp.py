@@ -39,6 +39,9 @@ class OrdinaryMcp:
     tools: list[dict[str, Any]] = field(default_factory=lambda: [ECHO])
     results: dict[str, Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]] = field(default_factory=dict)
     endpoint: str = "/messages?s=1"
+    #: the versions that `server/discover` names, and what `initialize` says the server can do
+    named: tuple[str, ...] = (MODERN,)
+    capabilities: dict[str, Any] = field(default_factory=lambda: {"tools": {"listChanged": True}})
     known: set[str] = field(default_factory=set)
     #: open streams for what nobody asked for: GET in the legacy era, the one stream of the old transport
     feeds: list[Feed] = field(default_factory=list)
@@ -89,7 +92,7 @@ class OrdinaryMcp:
     def initialized(self, request: Request) -> dict[str, Any]:
         asked = request.params.get("protocolVersion")
         version = asked if asked in LEGACY else self.version
-        return {"protocolVersion": version, "capabilities": {"tools": {"listChanged": True}}, "serverInfo": INFO}
+        return {"protocolVersion": version, "capabilities": self.capabilities, "serverInfo": INFO}
 
     # -- legacy
 
@@ -140,7 +143,7 @@ class OrdinaryMcp:
         cached: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private"}
         result: Mapping[str, Any] | None
         if request.key == "server/discover":
-            result = {"supportedVersions": [MODERN], "capabilities": {"tools": {"listChanged": True}}, **cached}
+            result = {"supportedVersions": [*self.named], "capabilities": {"tools": {"listChanged": True}}, **cached}
         elif request.key == "subscriptions/listen":
             tag = {META + "subscriptionId": request.message["id"]}
             accepted = {"notifications": request.params.get("notifications", {}), "_meta": tag}

@@ -406,6 +406,9 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        if (sock := transport.get_extra_info("socket")) is not None:
+            # Else the system holds back a chunk until the one before is acknowledged, and a reset drops it unsent.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.server._came(self)
 
     def data_received(self, data: bytes) -> None:

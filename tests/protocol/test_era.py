@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcphub.protocol.era import Discover, Initialize, Probe, Refused, Restart, Spoken, Step
+from mcphub.protocol.era import Discover, Initialize, Probe, Refused, Restart, Spoken, Step, names_legacy
 from mcphub.protocol.versions import Era
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
@@ -201,6 +201,28 @@ ANSWERS = st.sampled_from(
 )
 
 
+@pytest.mark.parametrize(
+    ("probe", "answers", "again"),
+    [
+        (Probe(), [], Restart("legacy")),
+        (Probe(), [error(-32601)], None),
+        (Probe(), [SILENCE], None),
+        (Probe(first="modern"), [], None),
+        (Probe(first="legacy"), [], None),
+        (Probe(restarted=True), [], None),
+    ],
+)
+def test_a_process_that_ends_at_the_probe(probe: Probe, answers: list[Any], again: Restart | None) -> None:
+    """C068: it is started again in the older era; one that had answered, or whose era was known, is not."""
+    probe.start()
+    for answer in answers:
+        if answer is SILENCE:
+            probe.silent()
+        else:
+            probe.discover_refused(-32601, "no", None)
+    assert probe.died() == again
+
+
 @given(st.lists(ANSWERS, min_size=40, max_size=40), st.sampled_from([None, "legacy", "modern"]), st.booleans())
 def test_every_probe_ends(answers: list[Any], first: Era | None, restarted: bool) -> None:
     """Whatever a server says, it is asked a handful of questions, and restarted only where that is allowed."""
@@ -227,3 +249,18 @@ def test_every_probe_ends(answers: list[Any], first: Era | None, restarted: bool
     assert not (isinstance(step, Restart) and restarted)
     if isinstance(step, Spoken):
         assert (step.era == "modern") == (step.version == MODERN)
+
+
+@pytest.mark.parametrize(
+    ("found", "legacy"),
+    [
+        ({"supportedVersions": ["2026-07-28", "2025-06-18"]}, True),
+        ({"supportedVersions": ["2026-07-28", "1999-01-01", 7]}, False),
+        ({"supportedVersions": "2025-11-25"}, False),
+        ({}, False),
+    ],
+    ids=range(4),
+)
+def test_versions_of_the_other_era(found: dict[str, Any], legacy: bool) -> None:
+    """A server of both eras may name legacy versions beside its modern one."""
+    assert names_legacy(found) is legacy

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcphub.protocol.http_answer import SESSION_GONE, Head, Refusal, addressed, one_line, reply, seconds, shown
+from mcphub.protocol.http_answer import SESSION_GONE, Head, Refusal, addressed, older, one_line, reply, seconds, shown
 
 NOW = 1_800_000_000.0
 RESULT = b'{"jsonrpc":"2.0","id":7,"result":{}}'
@@ -252,6 +252,44 @@ def test_errors_reach_the_probe(code: int) -> None:
     """C068: the probe itself tells a modern error from another."""
     body = json.dumps({"jsonrpc": "2.0", "id": 7, "error": {"code": code, "message": "x"}}).encode()
     assert json.loads(answer(400, body, probing=True))["error"]["code"] == code  # type: ignore[arg-type]
+
+
+# -- the older transport
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "older_"),
+    [
+        (404, b"", True),
+        (404, b"<pre>Cannot POST /sse</pre>", True),
+        (405, b'{"detail":"Method Not Allowed"}', True),
+        (405, b'{"jsonrpc":"2.0","error":{"code":-32000,"message":"Method not allowed."},"id":null}', True),
+        (404, b'{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"Method not found"}}', True),
+        (400, b"session_id is required", True),
+        (400, b'{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"Unsupported protocol version"}}', False),
+        (404, b'{"jsonrpc":"2.0","id":7,"error":{"code":-32022,"message":"Unsupported protocol version"}}', False),
+        (400, RESULT, True),
+        (401, b"", False),
+        (403, b"", False),
+        (406, b"", False),
+        (301, b"", False),
+        (501, b"", False),
+        (503, b"", False),
+        (200, HTML, False),
+        (200, RESULT, False),
+        (404, b"[]", False),
+    ],
+)
+def test_where_the_older_transport_is_tried(status: int, body: bytes, older_: bool) -> None:
+    """C082: where `initialize` has nothing to be posted to; not where the server itself answers it, nor where it is in
+    trouble or wants a sign-in. What was said is kept."""
+    found = answer(status, body)
+    judged = older(Head(status, JSON), found)
+    if older_:
+        assert refused(judged).kind == "older"
+        assert str(status) in refused(judged).message
+    else:
+        assert judged is found
 
 
 # -- Retry-After

@@ -12,11 +12,12 @@ from typing import Any, cast
 
 import anyio
 
+from mcphub.channel import Channel
 from mcphub.spec import HttpSpec, Origin, Scope, Secret, ServerSpec
-from mcphub.transport.link import Surroundings
+from mcphub.transport.kinds import TRANSPORTS
+from mcphub.transport.link import Link, Surroundings
 from mcphub.transport.process import Launcher
 from mcphub.transport.stderr import StderrRing
-from mcphub.transport.streamable_http import HttpChannel, HttpLink, open_streamable_http
 from mcphub.transport.wire import Batch
 
 META = "io.modelcontextprotocol/"
@@ -31,7 +32,7 @@ class Told:
         self.frames: list[tuple[int | None, bytes]] = []
         self.unanswered_: list[tuple[int, str, str]] = []
         self.ends: list[str] = []
-        self.channel: HttpChannel | None = None
+        self.channel: Channel | None = None
         self.on_frame: Callable[[bytes], None] | None = None
         self._news = anyio.Event()
 
@@ -82,7 +83,7 @@ class Told:
 class Peer:
     """A link in use."""
 
-    def __init__(self, link: HttpLink, told: Told, notes: StderrRing, errors: list[BaseException]) -> None:
+    def __init__(self, link: Link, told: Told, notes: StderrRing, errors: list[BaseException]) -> None:
         self.link = link
         self.told = told
         self.errors = errors
@@ -132,19 +133,25 @@ class Peer:
 
 @asynccontextmanager
 async def linked(
-    url: str, headers: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+    *,
+    kind: type[HttpSpec] = HttpSpec,
+    startup_timeout: float = 30.0,
 ) -> AsyncIterator[Peer]:
     """An open link to a URL. When it closes, the receiver was told so once, and no error of ours was reported."""
     spec = ServerSpec(
         "remote",
         Origin(Scope.USER, "/mcp.json", "remote"),
-        HttpSpec(Secret(url), {name: Secret(value) for name, value in (headers or {}).items()}, url),
+        kind(Secret(url), {name: Secret(value) for name, value in (headers or {}).items()}, url),
+        startup_timeout=startup_timeout,
     )
     errors: list[BaseException] = []
     around = Surroundings(cast(Launcher, None), Batch(), lambda: env or {}, report=errors.append)
     told, notes = Told(), StderrRing()
     with anyio.fail_after(30):
-        async with open_streamable_http(spec, around, told, notes) as link:
+        async with TRANSPORTS[spec.transport.kind](spec, around, told, notes) as link:
             told.channel = link.channel
             yield Peer(link, told, notes, errors)
     assert len(told.ends) == 1

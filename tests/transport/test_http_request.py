@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from mcphub.protocol import jsonrpc
+from mcphub.protocol.http_answer import Refusal
 from mcphub.protocol.mirrored import Told
-from mcphub.transport.http_request import HttpRequest
+from mcphub.spec import HttpSpec, Origin, Scope, Secret, ServerSpec
+from mcphub.transport.http_request import HttpRequest, common_headers, rest_of, time_for, worded
 
 pytestmark = pytest.mark.anyio
 
@@ -32,3 +34,67 @@ async def test_what_it_is(method: str, params: dict[str, Any], modern: bool, end
     request = made(method, params)
     assert (request.modern, request.endless, request.counted) == (modern, endless, not endless)
     assert not (request.answered or request.sent or request.cancelled)
+
+
+@pytest.mark.parametrize(
+    ("own", "credentials", "names", "signed"),
+    [
+        ({}, b"", ["Accept-Encoding", "User-Agent"], False),
+        ({}, b"Basic eA==", ["Accept-Encoding", "User-Agent", "Authorization"], True),
+        ({"authorization": " Bearer t "}, b"Basic eA==", ["Accept-Encoding", "User-Agent", "authorization"], True),
+        ({"user-agent": "mine", "X-Key": "k"}, b"", ["Accept-Encoding", "user-agent", "X-Key"], False),
+    ],
+)
+def test_headers_of_every_request(own: dict[str, str], credentials: bytes, names: list[str], signed: bool) -> None:
+    """What the entry says comes before ours and before the URL's own credentials, whatever the case of its name."""
+    headers, has_credentials = common_headers(own, credentials)
+    assert [name.decode() for name, _ in headers] == names
+    assert has_credentials is signed
+    assert all(value == value.strip() for _, value in headers)
+
+
+@pytest.mark.parametrize(
+    ("kind", "retry_after", "left", "least"),
+    [
+        ("rate_limited", 2.0, 600.0, 2.0),
+        ("rate_limited", 0.0, 600.0, 1.0),
+        ("rate_limited", 30.0, 600.0, 30.0),
+        ("rate_limited", 31.0, 600.0, None),
+        ("rate_limited", 3600.0, 1e9, None),
+        ("rate_limited", 20.0, 19.0, None),
+        ("rate_limited", 0.0, 0.5, None),
+        ("rate_limited", 2.0, -1.0, None),
+        ("status", 2.0, 600.0, None),
+        ("refused", 0.0, 600.0, None),
+        ("needs_auth", 1.0, 600.0, None),
+    ],
+)
+def test_the_rest_before_another_try(kind: str, retry_after: float, left: float, least: float | None) -> None:
+    """C075: the time that is asked for, with a fifth of jitter at most, where it is bearable and somebody still waits
+    then; else none, so that it is told now."""
+    found = [rest_of(Refusal(kind, "x", True, retry_after), left) for _ in range(20)]
+    if least is None:
+        assert set(found) == {None}
+    else:
+        assert all(rest is not None and least <= rest <= least * 1.2 for rest in found)
+
+
+def test_how_long_somebody_waits() -> None:
+    """C075: a list is waited for as long as a start may take, a call as long as a call may."""
+    spec = ServerSpec("s", Origin(Scope.USER, "/f", "s"), HttpSpec(Secret("http://h/")), 7.0, 9.0)
+    assert [time_for(method, spec) for method in ("tools/list", "tools/call", "resources/read")] == [7.0, 9.0, 9.0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "signed", "text"),
+    [
+        ("refused", False, "tools/list: HTTP 404"),
+        ("older", False, "tools/list: HTTP 404"),
+        ("lost", False, "HTTP 404"),
+        ("needs_auth", False, "needs a sign-in"),
+        ("needs_auth", True, "refuses the credentials of its entry (HTTP 404); correct them in `headers`"),
+    ],
+)
+def test_how_a_refusal_is_told(kind: str, signed: bool, text: str) -> None:
+    """C093: what the server said names the request; a sign-in says what can be done about it."""
+    assert worded("tools/list", Refusal(kind, "HTTP 404"), signed).startswith(text)

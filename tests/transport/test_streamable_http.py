@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from mcphub.protocol.http_answer import SESSION_GONE
-from mcphub.transport import http_session, streamable_http
+from mcphub.transport import http_request, http_session, streamable_http
 from tests.fakes.hub import eventually
 from tests.fakes.ordinary_mcp import OrdinaryMcp
 from tests.fakes.rude_http import (
@@ -381,7 +381,7 @@ async def test_what_the_probe_hears(reply: Reply, probe: str) -> None:
         server.on("server/discover", reply, times=None)
         mid = peer.start("server/discover", modern=True)
         assert await peer.ended(mid) == probe
-        assert len(server.requests) == 1
+        assert len([request for request in server.requests if request.method == "POST"]) == 1
         if probe == "answered":
             assert peer.told.messages[-1]["error"]["code"] == -32600
 
@@ -430,7 +430,7 @@ async def test_too_long_a_wait() -> None:
 
 async def test_too_many_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """C075: a server that refuses again and again is asked three times."""
-    monkeypatch.setattr(streamable_http, "RATE_REST", 0.02)
+    monkeypatch.setattr(http_request, "RATE_REST", 0.02)
     async with RudeHttp(OrdinaryMcp(era="modern")) as server, linked(server.url) as peer:
         server.on("tools/call", empty(429), times=None)
         assert await peer.ask("tools/call", CALL, modern=True) == "rate_limited"
@@ -593,11 +593,13 @@ async def test_a_server_that_comes_back() -> None:
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer s3cret"}])
 async def test_a_sign_in(headers: dict[str, str]) -> None:
-    """Who has no credentials is told how to give some, who has wrong ones that they are; none is shown."""
+    """C093: who has no credentials is told how to give some, who has wrong ones that they are, without looking for a
+    sign-in; none is shown."""
     async with RudeHttp(lambda request: empty(401)) as server, linked(server.url, headers) as peer:
         assert await peer.ask("initialize", {"protocolVersion": "x"}) == "needs_auth"
         text = peer.told.text(1)
-        assert ("needs a sign-in, which this version cannot do" in text) == (not headers)
+        assert ("wants credentials and offers no sign-in (HTTP 401 Unauthorized, no OAuth" in text) == (not headers)
+        assert len(server.sent("GET")) == (0 if headers else 2)
         assert ("refuses the credentials" in text) == bool(headers)
         assert "`headers`" in text
         assert "s3cret" not in text

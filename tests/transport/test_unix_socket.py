@@ -25,7 +25,7 @@ def path() -> Iterator[str]:
 
 
 def test_the_socket_is_for_its_owner_alone(path: str) -> None:
-    """Mode 0600 in a directory 0700, whatever the umask; the file is gone at the end and the directory stays."""
+    """C164: mode 0600 in a directory 0700, whatever the umask; the file is gone at the end and the directory stays."""
     before = os.umask(0)
     try:
         with listening(path) as sock:
@@ -40,7 +40,7 @@ def test_the_socket_is_for_its_owner_alone(path: str) -> None:
 
 
 def test_an_open_directory_is_closed(path: str) -> None:
-    """A directory that an older program left open is made 0700 before anything is in it."""
+    """C164: a directory that an older program left open is made 0700 before anything is in it."""
     os.mkdir(os.path.dirname(path), 0o777)
     os.chmod(os.path.dirname(path), 0o777)
     with listening(path):
@@ -48,7 +48,7 @@ def test_an_open_directory_is_closed(path: str) -> None:
 
 
 def test_a_socket_left_behind_is_replaced(path: str) -> None:
-    """A daemon that was killed does not keep the next one from starting."""
+    """C164: a daemon that was killed does not keep the next one from starting."""
     code = "import os, socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); os._exit(0)"
     os.mkdir(os.path.dirname(path))
     subprocess.run([sys.executable, "-I", "-c", code, path], check=True, timeout=10)
@@ -58,9 +58,9 @@ def test_a_socket_left_behind_is_replaced(path: str) -> None:
 
 
 def test_a_living_daemon_is_left_alone(path: str) -> None:
-    """The second one is told what to do, and the first keeps its socket."""
+    """C164: the second one is told which process it is and what to do, and the first keeps its socket."""
     with listening(path) as first:
-        said = r"another mcphub daemon answers there\. Stop it with `mcphub stop`"
+        said = rf"another mcphub daemon \(pid {os.getpid()}\) answers there\. Stop it with `mcphub stop`"
         with pytest.raises(ConfigError, match=said), listening(path):
             pass
         assert first.fileno() >= 0
@@ -85,7 +85,7 @@ def test_a_daemon_with_a_full_queue_lives(path: str) -> None:
 
 
 def test_two_starts_at_once_do_not_remove_each_others_socket(path: str) -> None:
-    """Between looking and binding nobody else may do the same."""
+    """C164: between looking and binding nobody else may do the same."""
     os.mkdir(os.path.dirname(path), 0o700)
     handle = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
@@ -99,7 +99,7 @@ def test_two_starts_at_once_do_not_remove_each_others_socket(path: str) -> None:
 
 
 def test_something_else_at_the_path_is_not_removed(path: str) -> None:
-    """Only a socket is ever unlinked."""
+    """C164: only a socket is ever unlinked."""
     os.mkdir(os.path.dirname(path))
     with open(path, "w") as file:
         file.write("precious")
@@ -109,8 +109,25 @@ def test_something_else_at_the_path_is_not_removed(path: str) -> None:
         assert file.read() == "precious"
 
 
+@pytest.mark.parametrize("target", ["file", "socket", "nowhere"])
+def test_a_planted_link_is_neither_followed_nor_removed(path: str, target: str) -> None:
+    """C164: a link at the path is none of ours, even where it leads to a socket that nobody answers on."""
+    os.mkdir(os.path.dirname(path))
+    elsewhere = path + "-elsewhere"
+    if target == "file":
+        open(elsewhere, "w").close()
+    elif target == "socket":
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(elsewhere)
+    os.symlink(elsewhere, path)
+    with pytest.raises(ConfigError, match="not a socket"), listening(path):
+        pass
+    assert os.readlink(path) == elsewhere
+    assert os.path.exists(elsewhere) == (target != "nowhere")
+
+
 def test_a_directory_that_is_a_link_is_refused(path: str) -> None:
-    """Whoever may write the parent could point it anywhere."""
+    """C164: whoever may write the parent could point it anywhere."""
     directory = os.path.dirname(path)
     os.mkdir(directory + "-elsewhere")
     os.symlink(directory + "-elsewhere", directory)
@@ -119,7 +136,7 @@ def test_a_directory_that_is_a_link_is_refused(path: str) -> None:
 
 
 def test_a_directory_of_somebody_else_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its owner could replace the socket."""
+    """C164: its owner could replace the socket."""
     os.mkdir(os.path.dirname(path))
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(ConfigError, match="not to uid 12345"), listening(path):
@@ -127,7 +144,7 @@ def test_a_directory_of_somebody_else_is_refused(path: str, monkeypatch: pytest.
 
 
 def test_a_path_that_does_not_fit_is_refused_with_its_length(path: str) -> None:
-    """The system's own error says neither the limit nor what to do."""
+    """C164: the system's own error says neither the limit nor what to do."""
     fitting = path + "x" * (MAX_PATH - len(path))
     with listening(fitting):
         pass

@@ -1,0 +1,103 @@
+"""Owns what a failure on the way to a server, or of its HTTP, is called.
+
+It must not know which request failed, nor say what was in it.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import zlib
+from collections.abc import Iterator
+
+import anyio
+import httpcore2
+import msgspec
+
+from mcphub.errors import TransportError
+from mcphub.outbound.connections import CONNECT_TIMEOUT
+from mcphub.outbound.tls_handshake import parties
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """Whom failures are about: the server, and the proxy in between, as `HOST:PORT`; "" = none."""
+
+    server: str
+    proxy: str = ""
+
+
+def renamed(error: Exception, peer: Peer) -> TransportError:
+    """A failure of the HTTP client under a name of our own.
+
+    Kinds: `unreachable` and `tls` (nothing was sent), `lost`, `config` (the request cannot be sent).
+    """
+    causes = list(_causes(error))
+    first = peer.proxy or peer.server
+    to = f"the proxy {peer.proxy}" if peer.proxy else peer.server
+    if isinstance(error, httpcore2.ProxyError):
+        return TransportError(f"the proxy {peer.proxy} refuses: {short(error)}", kind="unreachable")
+    if isinstance(error, httpcore2.ConnectTimeout | httpcore2.PoolTimeout):
+        return TransportError(f"no connection to {to} within {CONNECT_TIMEOUT:g} s", kind="unreachable")
+    if isinstance(error, httpcore2.ConnectError):
+        for cause in causes:
+            if isinstance(cause, ssl.SSLCertVerificationError):
+                why = (cause.verify_message or str(cause)) + parties(cause)
+                return TransportError(f"the certificate of {peer.server} cannot be trusted: {why}", kind="tls")
+            if isinstance(cause, ssl.SSLError):
+                why = (cause.reason or str(cause)).replace("_", " ").lower()
+                return TransportError(f"TLS with {peer.server} failed: {why}", kind="tls")
+            if isinstance(cause, socket.gaierror):
+                return TransportError(f"cannot resolve {first.rpartition(':')[0]}", kind="unreachable")
+        if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+            return TransportError(f"nothing listens at {first}", kind="unreachable")
+        named = [c.strerror for c in causes if isinstance(c, OSError) and c.strerror]
+        why = named[-1] if named else "the connection was closed"
+        return TransportError(f"cannot connect to {to}: {why}", kind="unreachable")
+    if isinstance(error, httpcore2.TimeoutException):
+        return TransportError(f"{peer.server} takes no data", kind="lost")
+    if isinstance(error, httpcore2.RemoteProtocolError):
+        if "without sending a response" in str(error):
+            return TransportError(f"{peer.server} closed the connection without an answer", kind="lost")
+        if "incomplete" in str(error) or "peer closed" in str(error):
+            return TransportError(f"{peer.server} closed the connection in the middle of its answer", kind="lost")
+        return TransportError(f"{peer.server} does not speak HTTP as it should: {short(error)}", kind="lost")
+    if isinstance(error, zlib.error):
+        return TransportError(f"the answer of {peer.server} is badly compressed", kind="lost")
+    if isinstance(error, httpcore2.LocalProtocolError | httpcore2.UnsupportedProtocol):
+        return TransportError(f"cannot send this request to {peer.server}: {short(error)}", kind="config")
+    return TransportError(f"the connection to {peer.server} broke", kind="lost")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """What is behind an error, all of it, each once."""
+    seen: set[int] = set()
+    stack: list[BaseException | None] = [error]
+    while stack:
+        one = stack.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        if isinstance(one, BaseExceptionGroup):
+            stack += one.exceptions
+        stack += [one.__context__, one.__cause__]
+
+
+def short(error: Exception) -> str:
+    """What an error of the HTTP client says, fit for a message."""
+    return ascii(str(error))[1:-1][:200] or type(error).__name__
+
+
+#: What of the HTTP client is renamed. AnyIO's own, and those of the system, come through where a connection is closed
+#: under a request that is being written.
+FAILURES = (
+    httpcore2.TimeoutException,
+    httpcore2.NetworkError,
+    httpcore2.ProtocolError,
+    httpcore2.ProxyError,
+    httpcore2.UnsupportedProtocol,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    OSError,
+    zlib.error,
+)

@@ -1,0 +1,46 @@
+"""Owns a TLS handshake that says whose certificate was refused: issuer and subject, which Python's error leaves out.
+
+It must not decide whom to trust, nor know servers. A person behind a company's inspecting proxy knows it by the issuer.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+from typing import Any
+
+_SHORT = {"commonName": "CN", "organizationName": "O", "organizationalUnitName": "OU", "countryName": "C"}
+#: Characters of a name that are shown.
+SHOWN = 120
+
+
+class TellingHandshake(ssl.SSLObject):
+    """For `SSLContext.sslobject_class`. Refusals carry the note `issuer: ...; subject: ...`, where they can be had."""
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except ssl.SSLCertVerificationError as e:
+            if said := _parties(self.__dict__.get("_sslobj")):
+                e.add_note(said)
+            raise
+
+
+def parties(error: ssl.SSLCertVerificationError) -> str:
+    """The note of a refusal in parentheses, "" where there is none."""
+    return "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+
+
+def _parties(connection: Any) -> str:
+    try:
+        # Public from Python 3.13 on, and there only as bytes that the standard library cannot read.
+        shown = connection.get_unverified_chain()[0].get_info()
+        return f"issuer: {distinguished(shown['issuer'])}; subject: {distinguished(shown['subject'])}"
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, ssl.SSLError):
+        return ""
+
+
+def distinguished(name: Iterable[Iterable[tuple[str, str]]]) -> str:
+    """A distinguished name as text (after RFC 4514), fit to be shown: it is the word of whoever answered."""
+    parts = [f"{_SHORT.get(key, key)}={value}" for attributes in name for key, value in attributes]
+    return ascii(", ".join(parts))[1:-1][:SHOWN] or "no name"
