@@ -11,8 +11,8 @@ from mcphub.catalog.definition import Definition, read_definitions
 from mcphub.catalog.library import Library, Shelf
 from mcphub.catalog.library import merge as merge_library
 from mcphub.catalog.naming import DEFAULT_MAX_LENGTH
+from mcphub.catalog.pages import DEFAULT_PAGE_BYTES
 from mcphub.catalog.toolset import Offer, Rendered, Toolset, merge, render
-from mcphub.connection.machine import Connected
 from mcphub.connection.worker import View
 from mcphub.spec import InstanceKey
 
@@ -22,8 +22,9 @@ _Read = tuple[tuple[bytes, ...], tuple[Definition, ...], tuple[str, ...]]
 class Catalog:
     """Toolsets by view. A view is the ordered names its agents see, each with its instance (None = none runs)."""
 
-    def __init__(self, max_length: int = DEFAULT_MAX_LENGTH) -> None:
+    def __init__(self, max_length: int = DEFAULT_MAX_LENGTH, page_bytes: int = DEFAULT_PAGE_BYTES) -> None:
         self._max_length = max_length
+        self._page_bytes = page_bytes
         self._read: dict[InstanceKey, _Read] = {}
         #: What each instance brings to a view of these names: fifty servers that start one by one render once each.
         self._parts: dict[
@@ -51,10 +52,7 @@ class Catalog:
         """The merged toolset of a workspace, or one server's own (`only` is its name, and all that `visible` has); the
         same object while nothing that it shows has changed."""
         shown = [views[key] for key in visible.values() if key in views]
-        stamp = (
-            tuple(visible),
-            tuple((v.key, v.tools, isinstance(v.state, Connected)) for v in shown),
-        )
+        stamp = (tuple(visible), tuple((v.key, v.tools) for v in shown))
         known = self._merged.get((workspace, only))
         if known is not None and known[0] == stamp:
             return known[1]
@@ -66,8 +64,8 @@ class Catalog:
             if part is None or part[0] is not tools or part[1] != names:
                 part = (tools, names, render(v.key, tools, names, self._max_length, not only))
                 self._parts[v.key, only] = part
-            offers.append(Offer(v.key, tools, isinstance(v.state, Connected), part[2]))
-        toolset = merge(offers, tuple(visible), self._max_length, prefixed=not only)
+            offers.append(Offer(v.key, tools, part[2]))
+        toolset = merge(offers, names, self._max_length, not only, self._page_bytes)
         self._merged[workspace, only] = (stamp, toolset)
         return toolset
 
@@ -76,12 +74,18 @@ class Catalog:
     ) -> Library:
         """The merged prompts and resources, as `toolset` gives the tools."""
         shown = [views[key] for key in visible.values() if key in views]
-        stamp = (tuple(visible), tuple((v.key, v.shelved, isinstance(v.state, Connected)) for v in shown))
+        stamp = (tuple(visible), tuple((v.key, v.shelved) for v in shown))
         known = self._libraries.get((workspace, only))
         if known is not None and known[0] == stamp:
             return known[1]
-        shelves = [Shelf(v.key, v.shelf, isinstance(v.state, Connected)) for v in shown]
-        library = merge_library(shelves, tuple(visible), prefixed=not only, max_length=self._max_length)
+        shelves = [Shelf(v.key, v.shelf) for v in shown]
+        library = merge_library(
+            shelves,
+            tuple(visible),
+            prefixed=not only,
+            max_length=self._max_length,
+            page_bytes=self._page_bytes,
+        )
         self._libraries[workspace, only] = (stamp, library)
         return library
 

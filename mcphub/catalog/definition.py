@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -43,15 +42,16 @@ MAX_TOOLS = 10_000
 MAX_WARNINGS = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """One tool. `members` are its JSON members but `name`, cleaned. `read_only`: it says so, and not destructive."""
+class Definition(msgspec.Struct, frozen=True):
+    """One tool. `members` are its JSON members but `name`, cleaned. `read_only`: it says so, and not destructive.
+    `structured`: it has an outputSchema."""
 
     name: str
     members: tuple[tuple[bytes, bytes], ...]
     title: str
     description: str
     read_only: bool = False
+    structured: bool = False
 
     def render(self, exposed: str, modern: bool) -> bytes:
         """The definition under its exposed name, in the shape of the agent's era."""
@@ -161,7 +161,8 @@ class _Reader:
         members.append((b'"inputSchema"', schema))
         if self.removed:
             self.warn(f"{self.removed} control characters removed from its texts")
-        return Definition(self.name, tuple(members), texts["title"], texts["description"], read_only)
+        structured = any(key == b'"outputSchema"' for key, _ in members)
+        return Definition(self.name, tuple(members), texts["title"], texts["description"], read_only, structured)
 
     def input_schema(self, raw: bytes) -> bytes | None:
         if raw in (b"null", b"true"):

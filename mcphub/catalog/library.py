@@ -1,4 +1,4 @@
-"""Owns the merged prompts, resources and resource templates of one view: routes, and the rendered lists of each era.
+"""Owns the merged prompts, resources and resource templates of one view: routes, and the rendered lists.
 
 It must not know sessions or requests. Like the toolset it is immutable and hashed; equal inputs give equal bytes. A
 prompt is named like a tool; a URI gets its server's prefix (protocol/content), or stays as it is in a view of one
@@ -7,16 +7,14 @@ server.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
 from mcphub.catalog.definition import clean
 from mcphub.catalog.naming import DEFAULT_MAX_LENGTH, exposed_names
+from mcphub.catalog.pages import DEFAULT_PAGE_BYTES, Pages, cut
 from mcphub.protocol.content import ORIGINAL_KEY, SCHEME, conceal, expose
-from mcphub.protocol.envelope import MODERN_HEAD
 from mcphub.protocol.jsonrpc import Raw, quote
 from mcphub.protocol.uri_template import UriTemplate, read_template
 from mcphub.spec import InstanceKey
@@ -26,8 +24,6 @@ RESOURCES = "resources/list"
 TEMPLATES = "resources/templates/list"
 #: Method to the member of its result that holds the list.
 MEMBERS = {PROMPTS: "prompts", RESOURCES: "resources", TEMPLATES: "resourceTemplates"}
-#: How long a modern agent may keep a list; it is told of changes where it listens.
-TTL_MS = 5000
 #: Items of one list above this many are not listed.
 MAX_ITEMS = 10_000
 #: Templates of one server above this many lead nowhere by a raw URI; listed they are.
@@ -38,33 +34,29 @@ _string = msgspec.json.Decoder(str).decode
 _TEXTS = frozenset({"title", "description"})
 
 
-@dataclass(frozen=True, slots=True)
-class Shelf:
-    """What one instance brings: the raw items of each list it has. `up`: it is connected now."""
+class Shelf(msgspec.Struct, frozen=True):
+    """What one instance brings: the raw items of each list it has."""
 
     key: InstanceKey
     lists: Mapping[str, tuple[bytes, ...]]
-    up: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Lead:
+class Lead(msgspec.Struct, frozen=True):
     """Where a name or URI leads: the instance, and the server's own name or URI."""
 
     key: InstanceKey
     original: str
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
-    """`rendered[method, modern]` are whole results. `digests[method]` change with what agents see."""
+class Library(msgspec.Struct, frozen=True):
+    """`pages` are by method. `digests[method]` change with what agents see."""
 
-    prompts: Mapping[str, Lead] = field(default_factory=dict)
-    rendered: Mapping[tuple[str, bool], bytes] = field(default_factory=dict)
-    digests: Mapping[str, str] = field(default_factory=dict)
-    keys: Mapping[str, InstanceKey] = field(default_factory=dict)
+    prompts: Mapping[str, Lead] = msgspec.field(default_factory=dict)
+    pages: Mapping[str, Pages] = msgspec.field(default_factory=dict)
+    digests: Mapping[str, str] = msgspec.field(default_factory=dict)
+    keys: Mapping[str, InstanceKey] = msgspec.field(default_factory=dict)
     prefixed: bool = True
-    _owners: Mapping[str, tuple[Lead, ...]] = field(default_factory=dict)
+    _owners: Mapping[str, tuple[Lead, ...]] = msgspec.field(default_factory=dict)
     _templates: tuple[tuple[UriTemplate, InstanceKey], ...] = ()
 
     def expose(self, server: str, uri: str) -> str:
@@ -97,6 +89,7 @@ def merge(
     *,
     prefixed: bool = True,
     max_length: int = DEFAULT_MAX_LENGTH,
+    page_bytes: int = DEFAULT_PAGE_BYTES,
 ) -> Library:
     """The merged library: servers by name, each in its own order. `servers` are all configured names of the view."""
     shelves = sorted(shelves, key=lambda s: s.key)
@@ -124,18 +117,11 @@ def merge(
                 templates.append((read_template(template), shelf.key))
             kept = template if prefixed else None
             lists[TEMPLATES].append(_render(fields, "uriTemplate", uri_of(template), kept))
-    ttl = TTL_MS if all(shelf.up for shelf in shelves) else 0
-    rendered: dict[tuple[str, bool], bytes] = {}
-    digests: dict[str, str] = {}
-    for method, member in MEMBERS.items():
-        body = b'"%b":[%b]' % (member.encode(), b",".join(lists[method]))
-        rendered[method, False] = b"{" + body + b"}"
-        rendered[method, True] = MODERN_HEAD + b"," + body + b',"ttlMs":%d,"cacheScope":"private"}' % ttl
-        digests[method] = hashlib.sha256(body).hexdigest()
+    pages = {method: cut(member, lists[method], lists[method], page_bytes) for method, member in MEMBERS.items()}
     return Library(
         prompts,
-        rendered,
-        digests,
+        pages,
+        {method: found.digest for method, found in pages.items()},
         {shelf.key.name: shelf.key for shelf in shelves},
         prefixed,
         {uri: tuple(leads) for uri, leads in owners.items()},

@@ -1,35 +1,32 @@
-"""Owns the merged toolset of one view: exposed names to routes, and the rendered list of each era.
+"""Owns the merged toolset of one view: exposed names to routes, and the rendered list.
 
 It must not know sessions or calls. A toolset is immutable and hashed; equal inputs give equal bytes.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from mcphub.catalog.definition import Definition
 from mcphub.catalog.naming import DEFAULT_MAX_LENGTH, exposed_names
-from mcphub.protocol.envelope import MODERN_HEAD
+from mcphub.catalog.pages import DEFAULT_PAGE_BYTES, Pages, cut
 from mcphub.protocol.jsonrpc import quote
 from mcphub.spec import InstanceKey
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """What one instance brings to a view: its usable tools. `up`: it is connected now."""
+class Offer(msgspec.Struct, frozen=True):
+    """What one instance brings to a view: its usable tools."""
 
     key: InstanceKey
     tools: tuple[Definition, ...]
-    up: bool
     #: What `render` made of it for this view, where that is known already.
     rendered: tuple[Rendered, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """Where an exposed name leads. `quoted` is the server's own name of the tool as JSON."""
 
     key: InstanceKey
@@ -47,18 +44,16 @@ class Rendered(NamedTuple):
     modern: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Toolset:
-    """`legacy` and `modern` are whole `tools/list` results. `digest` changes with what agents see."""
+class Toolset(msgspec.Struct, frozen=True):
+    """`pages` are those of `tools/list`."""
 
-    routes: Mapping[str, Route] = field(default_factory=dict)
-    legacy: bytes = b'{"tools":[]}'
-    modern: bytes = MODERN_HEAD + b',"tools":[],"ttlMs":0,"cacheScope":"private"}'
-    digest: str = ""
+    routes: Mapping[str, Route] = msgspec.field(default_factory=dict)
+    pages: Pages = msgspec.field(default_factory=lambda: Pages("tools"))
 
-
-#: How long a modern agent may keep the list; it is told of changes where it listens.
-TTL_MS = 5000
+    @property
+    def digest(self) -> str:
+        """Changes with what agents see."""
+        return self.pages.digest
 
 
 def render(
@@ -83,7 +78,11 @@ def render(
 
 
 def merge(
-    offers: Sequence[Offer], servers: Sequence[str], max_length: int = DEFAULT_MAX_LENGTH, prefixed: bool = True
+    offers: Sequence[Offer],
+    servers: Sequence[str],
+    max_length: int = DEFAULT_MAX_LENGTH,
+    prefixed: bool = True,
+    page_bytes: int = DEFAULT_PAGE_BYTES,
 ) -> Toolset:
     """The merged toolset: servers by name, their tools by name, so that a server that lists in another order next time
     changes nothing. `servers` are all configured names of the view. Without `prefixed`, for a view of one server, tools
@@ -91,9 +90,7 @@ def merge(
     routes: dict[str, Route] = {}
     legacy: list[bytes] = []
     modern: list[bytes] = []
-    all_up = True
     for offer in sorted(offers, key=lambda o: o.key):
-        all_up = all_up and offer.up
         rendered = offer.rendered
         if rendered is None:
             rendered = render(offer.key, offer.tools, servers, max_length, prefixed)
@@ -103,11 +100,4 @@ def merge(
             routes[exposed] = route
             legacy.append(old)
             modern.append(new)
-    body = b",".join(modern)
-    ttl = TTL_MS if all_up else 0
-    return Toolset(
-        routes,
-        b'{"tools":[' + b",".join(legacy) + b"]}",
-        MODERN_HEAD + b',"tools":[' + body + b'],"ttlMs":%d,"cacheScope":"private"}' % ttl,
-        hashlib.sha256(body).hexdigest(),
-    )
+    return Toolset(routes, cut("tools", legacy, modern, page_bytes))

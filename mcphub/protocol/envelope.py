@@ -6,8 +6,8 @@ It must not know who is called. Hop keys never cross; trace context and vendor k
 
 from __future__ import annotations
 
+import functools
 import re
-from dataclasses import dataclass
 
 import msgspec
 
@@ -24,6 +24,7 @@ LOG_LEVEL_KEY = PREFIX + "logLevel"
 SUBSCRIPTION_KEY = PREFIX + "subscriptionId"
 SERVER_INFO_KEY = PREFIX + "serverInfo"
 ERROR_KEY = "dev.mcphub/error"
+WARNING_KEY = "dev.mcphub/warning"
 
 #: How mcphub names itself on both hops; self-reported, for display only.
 IMPLEMENTATION = b'{"name":"mcphub","title":"mcphub","version":%b}' % quote(__version__)
@@ -67,8 +68,7 @@ class UnsupportedVersion(ValueError):
         self.requested = requested
 
 
-@dataclass(frozen=True, slots=True)
-class RequestMeta:
+class RequestMeta(msgspec.Struct, frozen=True):
     """What a request's `_meta` says. `carried` are members that cross the hop, as JSON without braces.
 
     `progress_token` is raw JSON, b"" = none. `log_level` "" = none.
@@ -92,6 +92,23 @@ def read_request_meta(raw: bytes) -> RequestMeta:
     requests)."""
     if raw == b"null":
         return NO_META
+    if len(raw) <= _REMEMBERED and _VARIES(raw) is None:
+        return _remembered(raw)
+    return _read_request_meta(raw)
+
+
+#: Bytes up to which a `_meta` is read once, and what makes it another one with each request.
+_REMEMBERED = 1024
+_VARIES = re.compile(rb"progressToken|traceparent").search
+
+
+@functools.lru_cache(maxsize=256)
+def _remembered(raw: bytes) -> RequestMeta:
+    """A modern agent sends the same `_meta` with every request."""
+    return _read_request_meta(raw)
+
+
+def _read_request_meta(raw: bytes) -> RequestMeta:
     try:
         fields = _members(raw)
     except (msgspec.DecodeError, RecursionError):
@@ -215,6 +232,13 @@ def result_parts(result: memoryview, from_modern: bool, to_modern: bool) -> tupl
                 return (result,)
         elif _LEGACY_WORK(result[:_WINDOW]) is None and _LEGACY_WORK(result[-_WINDOW:]) is None:
             return (result,)
+    elif from_modern and to_modern and size <= _WINDOW:
+        body = bytes(result)
+        if body.endswith(_COMPLETE_TAIL):
+            body = body[1 : -len(_COMPLETE_TAIL)]
+            # Not empty, and nothing in it that is another's.
+            if body[:1] == b'"' and _NEEDS_WORK(body) is None and _ESCAPED_LETTER(body) is None:
+                return (MODERN_HEAD + b"," + body + b"}",)
     elif (
         to_modern
         and size <= _WINDOW  # larger ones are rebuilt faster than searched
@@ -284,3 +308,20 @@ def _says_complete(kind: Raw) -> bool:
 def error_data(kind: str, server: str, **more: str) -> bytes:
     """The `data` of an error of the hub's own: what failed, where, and what to do."""
     return msgspec.json.encode({ERROR_KEY: {"kind": kind, "server": server, **more}})
+
+
+def with_warning(result: bytes, kind: str, message: str) -> bytes:
+    """A result with one more member of its `_meta`; all others keep their bytes. As it is where it has a `_meta` that
+    is no object, or cannot be read."""
+    try:
+        fields = _members(result)
+        meta = _members(fields["_meta"]) if "_meta" in fields else {}
+    except (msgspec.DecodeError, RecursionError):
+        return result
+    meta[WARNING_KEY] = Raw(msgspec.json.encode({"kind": kind, "message": message}))
+    fields["_meta"] = Raw(_object(meta))
+    return _object(fields)
+
+
+def _object(fields: dict[str, Raw]) -> bytes:
+    return b"{" + b",".join([quote(k) + b":" + bytes(v) for k, v in fields.items()]) + b"}"

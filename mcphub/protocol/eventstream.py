@@ -7,7 +7,7 @@ MCP 2025-11-25 says from where a stream can be resumed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 #: The largest event: bytes of its data and of what stands beside it.
 MAX_EVENT = 64 << 20
@@ -22,8 +22,7 @@ class EventTooLarge(ValueError):
     """The unfinished event has passed the limit; the stream cannot go on."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSentEvent:
+class ServerSentEvent(msgspec.Struct, frozen=True):
     """One event. `name` "" means `message`. `last_id` is the last id said on the stream so far, "" = none.
 
     `data` is None where the event has no data line, or only an empty one: it says nothing but id and retry.

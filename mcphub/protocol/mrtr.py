@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from dataclasses import dataclass
 
 import msgspec
 
@@ -40,8 +39,7 @@ class _Sealed(msgspec.Struct, array_like=True):
     state: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(msgspec.Struct, frozen=True):
     """What a seal is bound to: the agent, the server, and the request."""
 
     principal: str

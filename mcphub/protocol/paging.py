@@ -6,7 +6,7 @@ walk, and the caller keeps its old complete list (MCP spec, server/utilities/pag
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 MAX_PAGES = 100
 
@@ -15,13 +15,12 @@ class EndlessList(ValueError):
     """The server's pages do not end; the message says how."""
 
 
-@dataclass(slots=True)
-class Walk:
+class Walk(msgspec.Struct):
     """One walk over a list. `cursor` is None for the first page and after the last."""
 
     cursor: str | None = None
     pages: int = 0
-    _seen: set[str] = field(default_factory=set)
+    _seen: set[str] = msgspec.field(default_factory=set)
 
     def advance(self, next_cursor: str | None) -> bool:
         """Take the page's `nextCursor`; True if there is another page to ask for. Raises EndlessList."""

@@ -67,9 +67,12 @@ def empty_result(modern: bool) -> bytes:
     return MODERN_HEAD + b"}" if modern else b"{}"
 
 
-def tool_error(text: str, modern: bool) -> bytes:
-    """A tool result with `isError`: the model can read it and act on it (MCP spec, server/tools, error handling)."""
+def tool_error(text: str, modern: bool, data: bytes = b"") -> bytes:
+    """A tool result with `isError`: the model can read it and act on it (MCP spec, server/tools, error handling).
+    `data` is what programs are told in its `_meta`: `envelope.error_data`."""
     body = b'"content":[{"type":"text","text":%b}],"isError":true}' % jsonrpc.quote(text)
+    if data:
+        return (MODERN_HEAD[:-1] + b"," if modern else b'{"_meta":{') + data[1:-1] + b"}," + body
     return (MODERN_HEAD + b"," if modern else b"{") + body
 
 

@@ -5,7 +5,7 @@ It must not know where templates come from: they are a stranger's text, so nothi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 #: Templates and URIs above this many characters match nothing.
 MAX_LENGTH = 2048
@@ -16,8 +16,7 @@ _EXCLUDED = {"+": "", "#": "", "/": "?#", "?": "#", "&": "#"}
 _SIMPLE = "/?#"
 
 
-@dataclass(frozen=True, slots=True)
-class UriTemplate:
+class UriTemplate(msgspec.Struct, frozen=True):
     """A template made ready. Its text is a row of places, each a literal character or an expression that stands for any
     number of characters; the sets of places that a prefix of the URI can reach are integers, one bit a place."""
 

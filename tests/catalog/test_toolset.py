@@ -12,22 +12,30 @@ from hypothesis import strategies as st
 from mcp_types.methods import validate_server_result
 
 from mcphub.catalog.definition import read_definitions
-from mcphub.catalog.toolset import TTL_MS, Offer, Toolset, merge
+from mcphub.catalog.toolset import Offer, Toolset, merge
 from mcphub.spec import InstanceKey
 
 OBJECT = {"type": "object"}
 
 
-def offer(server: str, *tools: str | dict[str, Any], up: bool = True, digest: str = "d") -> Offer:
+def offer(server: str, *tools: str | dict[str, Any], digest: str = "d") -> Offer:
     raw = [t if isinstance(t, dict) else {"name": t, "inputSchema": OBJECT} for t in tools]
     definitions, _ = read_definitions(tuple(json.dumps(t).encode() for t in raw))
-    return Offer(InstanceKey(server, digest), definitions, up)
+    return Offer(InstanceKey(server, digest), definitions)
+
+
+def result(toolset: Toolset, *, modern: bool) -> Any:
+    """The whole list as a result, from all its pages."""
+    pages = toolset.pages
+    items = b",".join(page.modern if modern else page.legacy for page in pages.pages.values())
+    caching = b',"ttlMs":0,"cacheScope":"private"' if modern else b""
+    return json.loads(pages.head(modern) + items + b"]" + caching + b"}")
 
 
 def names(toolset: Toolset) -> list[str]:
     """The names of the list, checked to be the same in both eras and in the routes."""
-    modern = json.loads(toolset.modern)
-    legacy = json.loads(toolset.legacy)
+    modern = result(toolset, modern=True)
+    legacy = result(toolset, modern=False)
     validate_server_result("tools/list", "2026-07-28", modern)
     validate_server_result("tools/list", "2025-11-25", legacy)
     assert legacy.keys() == {"tools"}
@@ -67,7 +75,7 @@ def test_order() -> None:
     toolset = merge(offers, ["a", "b", "c"])
     assert names(toolset) == ["mcp__a__m", "mcp__a__z", "mcp__b__a", "mcp__b__x", "mcp__c__q"]
     again = merge([offer("c", "q"), offer("a", "m", "z"), offer("b", "a", "x")], ["c", "b", "a"])
-    assert (again.legacy, again.modern, again.digest) == (toolset.legacy, toolset.modern, toolset.digest)
+    assert again.pages == toolset.pages
 
 
 def test_names_do_not_wait_for_who_connects() -> None:
@@ -82,17 +90,17 @@ def test_eras_differ_where_they_must() -> None:
     """An output schema that is no object is for modern agents only."""
     toolset = merge([offer("a", {"name": "x", "inputSchema": OBJECT, "outputSchema": {"type": "array"}}, "y")], ["a"])
     names(toolset)
-    assert "outputSchema" in json.loads(toolset.modern)["tools"][0]
-    assert "outputSchema" not in json.loads(toolset.legacy)["tools"][0]
+    assert "outputSchema" in result(toolset, modern=True)["tools"][0]
+    assert "outputSchema" not in result(toolset, modern=False)["tools"][0]
 
 
-def test_how_long_it_holds() -> None:
-    """A list with a server that is down is not to be kept; the tools of that server stay in it."""
-    up, down = merge([offer("a", "x")], ["a"]), merge([offer("a", "x", up=False)], ["a"])
-    assert json.loads(up.modern)["ttlMs"] == TTL_MS
-    assert json.loads(down.modern)["ttlMs"] == 0
-    assert names(down) == names(up)
-    assert up.digest == down.digest
+def test_pages() -> None:
+    """A list of more bytes than a page may have comes in several, which together are the same list."""
+    offers = [offer("a", *(f"t{i:03}" for i in range(100))), offer("b", "x")]
+    whole, paged = merge(offers, ["a", "b"]), merge(offers, ["a", "b"], page_bytes=1024)
+    assert len(whole.pages.pages) == 1 and len(paged.pages.pages) > 3
+    assert names(paged) == names(whole)
+    assert paged.digest == whole.digest
 
 
 def test_the_digest_is_of_what_agents_see() -> None:
@@ -126,4 +134,4 @@ def test_every_tool_is_there_once_whatever_the_order(tools: dict[str, list[str]]
     }
     names(toolset)
     chance.shuffle(offers)
-    assert merge(offers, list(tools)).modern == toolset.modern
+    assert merge(offers, list(tools)).pages == toolset.pages

@@ -31,12 +31,17 @@ async def main() -> None:
         server = job["url"]
     async with Client(server, mode=job["mode"], read_timeout_seconds=30) as client:
         listed = await client.list_tools()
+        tools, pages = listed.tools, 1
+        while listed.next_cursor is not None:
+            listed = await client.list_tools(cursor=listed.next_cursor)
+            tools, pages = [*tools, *listed.tools], pages + 1
         results = [await client.call_tool(call["name"], call["arguments"]) for call in job["calls"]]
         info = client.server_info
         report = {
             "version": client.protocol_version,
             "server": info.model_dump(mode="json", by_alias=True, exclude_none=True) if info else None,
-            "tools": [tool.name for tool in listed.tools],
+            "tools": [tool.name for tool in tools],
+            "pages": pages,
             "results": [r.model_dump(mode="json", by_alias=True, exclude_none=True) for r in results],
             "errors": [],
         }

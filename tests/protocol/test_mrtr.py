@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from mcphub.protocol import mrtr
 from mcphub.protocol.mrtr import BadState, Round, read_input_required, seal, unseal
