@@ -5,11 +5,10 @@ It must not know why an attempt failed, nor read a clock or a random source: the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(msgspec.Struct, frozen=True):
     """`attempts` retries after the first try. Times are seconds; `stable_after` is how long a connection must have
     lasted for its loss to count as the first."""
 

@@ -14,7 +14,8 @@ import anyio
 import msgspec
 
 from mcphub.channel import Channel, Data
-from mcphub.connection import strikes
+from mcphub.connection import capability_sets, strikes
+from mcphub.connection.held import Held
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.correlate import Pending, Waiter
@@ -64,6 +65,14 @@ class Mover(Protocol):
         """It waits there now."""
 
 
+@runtime_checkable
+class Resender(Protocol):
+    """A waiter whose request was held back, and may go over another connection, in another era."""
+
+    def resend(self, client: Client, method: str, params: Raw) -> None:
+        """Send it there, where it waits from now on."""
+
+
 class Reply:
     """A waiter that a coroutine awaits; for the hub's own few requests, never for an agent's."""
 
@@ -104,9 +113,14 @@ class Reply:
 class Client:
     """One connection's requests. Implements channel.Receiver; made before the channel, given it by `use`."""
 
-    def __init__(self, listener: Listener, roots: bytes = b"[]", *, sampling: bool = False) -> None:
-        #: A legacy server is told that agents can be asked to sample.
-        self.sampling = sampling
+    def __init__(
+        self, listener: Listener, roots: bytes = b"[]", *, sampling: bool = False, declares: bytes | None = None
+    ) -> None:
+        if declares is None:
+            declares = capability_sets.WITH_SAMPLING if sampling else capability_sets.SHARED
+        #: What a legacy server is told that its client can do.
+        self.declares = declares
+        self.sampling = b'"sampling"' in declares
         self.era: Era = "legacy"
         self.version = LATEST_LEGACY
         self.ready = False
@@ -237,6 +251,10 @@ class Client:
         self._cancel(mid, reason)
         return True
 
+    def release(self, mid: int) -> Waiter | None:
+        """Its waiter, who does not wait here any more; for a request that was not sent."""
+        return self._pending.take(mid)
+
     def _cancel(self, mid: int, reason: str) -> None:
         self.notify(
             "notifications/cancelled",
@@ -301,10 +319,16 @@ class Client:
         if waiter is None:
             return
         if kind == "session":
-            if request_id not in self._carried:
+            if isinstance(waiter, Reply):  # whoever awaits it would be in the way of the next session
+                kind = "lost"
+            elif request_id not in self._carried:
                 self.returned[request_id] = waiter
                 return
-            kind, message = "refused", "its session was over, and then the next one too"
+            else:
+                kind, message = "refused", "its session was over, and then the next one too"
+        if kind == "needs_auth" and self.ready:
+            # Of this request alone: what else the server does may need no sign-in (case C093).
+            self._note("needs_auth", f"refuses a request: {message}")
         self._strikes = self._strikes.failed(kind)
         self._troubled = self._troubled or self._strikes is not strikes.NONE
         waiter.unanswered(kind, message)
@@ -328,6 +352,9 @@ class Client:
     def lost(self, reason: str) -> None:
         self.over = True
         self.gone = self.gone or reason
+        if isinstance(self.channel, Held):  # the server cannot have acted on what it was not sent
+            for request_id in self.channel.release():
+                self.unanswered(request_id, "refused", self.gone or "the connection ended while it was opened")
         for waiter in self._pending.drain():
             waiter.unanswered("lost", self.gone or "the server closed the connection")
         self._listener.ended(self.gone)

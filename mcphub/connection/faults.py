@@ -6,7 +6,8 @@ It must not raise, log or know states. One table, so that trouble becomes advice
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+
+import msgspec
 
 
 class FaultKind(enum.StrEnum):
@@ -30,8 +31,7 @@ class FaultKind(enum.StrEnum):
     INTERNAL = "internal"
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(msgspec.Struct, frozen=True):
     """`transient`: the same start may succeed a moment later."""
 
     transient: bool
@@ -68,8 +68,8 @@ ADVICE: dict[FaultKind, Advice] = {
     ),
     FaultKind.HTTP_STATUS: Advice(
         False,
-        "check the url and `headers` of the entry; servers of the older HTTP+SSE transport are not supported by this "
-        "version",
+        "check the url and `headers` of the entry, and its type: `http` for Streamable HTTP, `sse` for servers of the "
+        "older HTTP+SSE transport",
     ),
     FaultKind.HTTP_UNAVAILABLE: Advice(
         True, "the server, or what stands in front of it, is in trouble or busy; mcphub goes on trying"
@@ -91,21 +91,21 @@ BY_TRANSPORT: dict[str, FaultKind] = {
     "lost": FaultKind.LOST,
     "no_response": FaultKind.NO_ANSWER,
     "refused": FaultKind.HTTP_STATUS,
+    "older": FaultKind.HTTP_STATUS,
     "rate_limited": FaultKind.HTTP_UNAVAILABLE,
     "status": FaultKind.HTTP_UNAVAILABLE,
     "needs_auth": FaultKind.NEEDS_AUTH,
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True):
     """One fault. `phase`: config, spawn, probe, handshake, list, serve. `stderr` is the tail at that moment."""
 
     kind: FaultKind
     phase: str
     message: str
     exit_code: int | None = None
-    stderr: tuple[str, ...] = field(default=())
+    stderr: tuple[str, ...] = msgspec.field(default=())
     at: float = 0.0
     #: Seconds that the server wants to be left alone.
     retry_after: float = 0.0

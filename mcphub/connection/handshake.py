@@ -1,10 +1,11 @@
-"""Owns the start of a connection: performs the steps of the era probe and lists the tools.
+"""Owns the start of a connection: performs the steps of the era probe and walks the lists.
 
 It must not decide the era (protocol/era does) nor retry (the worker does).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ import msgspec
 from mcphub.connection.client import Client
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol import era, jsonrpc
+from mcphub.protocol.caching import UNSAID, Freshness, least, read_freshness
 from mcphub.protocol.envelope import CAPABILITIES_KEY, CLIENT_INFO_KEY, IMPLEMENTATION, SERVER_INFO_KEY, VERSION_KEY
 from mcphub.protocol.paging import EndlessList, Walk
 from mcphub.protocol.versions import Era
@@ -21,26 +23,33 @@ from mcphub.protocol.versions import Era
 #: How long `server/discover` may stay unanswered before `initialize` is sent, seconds. A cold start may take longer:
 #: then both requests wait in the server's stdin, and whichever is answered first decides.
 PROBE_LIMIT = 3.0
-#: What a legacy server is told the hub can do: `cancel` and an empty list are legal answers where nobody can be asked.
-#: Never `{form, url}` for elicitation, which crashes some servers.
-LEGACY_CAPABILITIES = b'{"elicitation":{},"roots":{}}'
-#: The same for an entry that says so: sampling has no legal answer of the hub's own.
-WITH_SAMPLING = b'{"elicitation":{},"roots":{},"sampling":{}}'
 
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def _pages(member: str) -> Callable[[bytes], tuple[list[msgspec.Raw] | None, msgspec.Raw]]:
-    """A reader of one page: its items (null is how some languages write an empty list) and the raw next cursor."""
-    page = msgspec.defstruct(
-        f"Page_{member}",
-        [(member, list[msgspec.Raw] | None, None), ("nextCursor", msgspec.Raw, msgspec.Raw(b"null"))],
-    )
+class _Page(msgspec.Struct, frozen=True):
+    """One page as it came. The members beside the items are raw, so that a wrong type in one of them costs no item."""
+
+    items: list[bytes]
+    next_cursor: msgspec.Raw
+    ttl: msgspec.Raw
+    scope: msgspec.Raw
+
+
+_NULL = msgspec.Raw(b"null")
+
+
+def _pages(member: str) -> Callable[[bytes], _Page]:
+    """A reader of one page; null is how some languages write an empty list. What else is in the result (its `_meta`,
+    members that nobody knows) speaks of the server's own list, and is not passed on in the merged one."""
+    beside = [(name, msgspec.Raw, _NULL) for name in ("nextCursor", "ttlMs", "cacheScope")]
+    page = msgspec.defstruct(f"Page_{member}", [(member, list[msgspec.Raw] | None, None), *beside])
     decode = msgspec.json.Decoder(page).decode
 
-    def read(raw: bytes) -> tuple[list[msgspec.Raw] | None, msgspec.Raw]:
+    def read(raw: bytes) -> _Page:
         found: Any = decode(raw)
-        return getattr(found, member), found.nextCursor
+        items = [bytes(item) for item in getattr(found, member) or ()]
+        return _Page(items, found.nextCursor, found.ttlMs, found.cacheScope)
 
     return read
 
@@ -55,8 +64,10 @@ LISTS = {
 _string = msgspec.json.Decoder(str).decode
 #: Kinds of `unanswered` that speak of one request, not of the connection.
 _OF_ONE_LIST = frozenset(["refused", "rate_limited", "needs_auth", "status"])
+#: Those of them, and silence, that end a list after its first page with what there is.
+_CUTS = frozenset(["refused", "rate_limited", "status", "timeout"])
 
-#: Tools after which no further page is asked for.
+#: Items after which no further page is asked for.
 MAX_TOOLS = 10_000
 #: Bytes of an answer to `server/discover` or `initialize`, and commas of one page of tools: what is read in full is
 #: bounded, since a value may cost fifty times its bytes.
@@ -77,6 +88,23 @@ class Facts:
     warnings: tuple[str, ...] = ()
     #: The other lists, raw, by method.
     shelf: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict, repr=False)
+    #: It says that it speaks the legacy era, alone or too. One that does not say so may speak it all the same.
+    legacy: bool = False
+
+    def tells(self, capability: str) -> bool:
+        """Whether it says that it tells of changes of its `tools`, `prompts` or `resources`."""
+        offered = self.capabilities.get(capability)
+        return isinstance(offered, dict) and offered.get("listChanged") is True
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One list as a walk over its pages found it. `cut` says why it may not be whole, "" = it is. `freshness` is what
+    the server said of it: the shortest time of all pages, public only if all are; nothing of a list that was cut."""
+
+    items: tuple[bytes, ...] = field(default=(), repr=False)
+    cut: str = ""
+    freshness: Freshness = UNSAID
 
 
 async def shake_hands(
@@ -167,7 +195,7 @@ async def _discover(client: Client, probe: era.Probe, version: str, limit: float
 async def _initialize(client: Client, probe: era.Probe, version: str, timeout: float) -> era.Step:
     params = b'"protocolVersion":"%b","capabilities":%b,"clientInfo":%b' % (
         version.encode(),
-        WITH_SAMPLING if client.sampling else LEGACY_CAPABILITIES,
+        client.declares,
         IMPLEMENTATION,
     )
     try:
@@ -215,68 +243,100 @@ def facts(
         tools,
         warnings,
         shelf or {},
+        spoken.era == "legacy" or era.names_legacy(result),
     )
 
 
-async def list_tools(client: Client, capabilities: Any, timeout: float) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
+async def list_tools(client: Client, capabilities: Any, timeout: float, pages: float = float("inf")) -> Listing:
     """`list_all` of the tools."""
-    return await list_all(client, capabilities, "tools/list", timeout)
+    return await list_all(client, capabilities, "tools/list", timeout, pages)
 
 
 async def list_shelf(
     client: Client, capabilities: Any, methods: tuple[str, ...], timeout: float
-) -> tuple[dict[str, tuple[bytes, ...]], tuple[str, ...]]:
+) -> tuple[dict[str, Listing], tuple[str, ...]]:
     """The lists of these methods, and warnings. One that the server refuses, garbles or does not answer within
     `timeout` seconds is left out, with a warning: a server is worth having for its tools alone. Raises TransportError.
     """
-    shelf: dict[str, tuple[bytes, ...]] = {}
+    shelf: dict[str, Listing] = {}
     warnings: tuple[str, ...] = ()
     for method in methods:
         try:
-            shelf[method], cut = await list_all(client, capabilities, method, timeout)
-            warnings += cut
+            shelf[method] = await list_all(client, capabilities, method, timeout)
         except JSONRPCError as e:
-            shelf[method] = ()
-            if e.code != jsonrpc.METHOD_NOT_FOUND:
+            if e.code == jsonrpc.METHOD_NOT_FOUND:
+                shelf[method] = Listing()
+            else:
                 warnings += (f"{method} was refused: {e} ({e.code})",)
         except RemoteProtocolError as e:
-            shelf[method] = ()
             warnings += (str(e),)
         except TransportError as e:
             if e.kind != "timeout" and e.kind not in _OF_ONE_LIST:
                 raise
-            shelf[method] = ()
             late = f"{method} was not answered within {timeout:g} s"
             warnings += (late if e.kind == "timeout" else f"{method} cannot be had: {e}",)
     return shelf, warnings
 
 
 async def list_all(
-    client: Client, capabilities: Any, method: str, timeout: float
-) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
-    """All pages of one of LISTS, raw, and warnings: with one the list may not be whole. A server without the capability
-    has none of them. Raises JSONRPCError, TransportError, RemoteProtocolError."""
-    capability, page_of = LISTS[method]
-    if not isinstance(capabilities, dict) or capability not in capabilities:
-        return (), ()
-    walk, tools = Walk(), []
+    client: Client, capabilities: Any, method: str, timeout: float, pages: float = float("inf")
+) -> Listing:
+    """All pages of one of LISTS; together they may take `timeout` seconds, and no later one than the first comes after
+    `pages` seconds. A server without the capability has none of them. What fails on a later page than the first only
+    cuts the list short. Raises JSONRPCError, TransportError, RemoteProtocolError."""
+    if not isinstance(capabilities, dict) or LISTS[method][0] not in capabilities:
+        return Listing()
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    walk = Walk()
+    items: list[bytes] = []
+    said: list[Freshness] = []
+    last: list[bytes] = []
+
+    def cut(why: object) -> Listing:
+        return Listing(tuple(items), f"{method} was cut short: {why}")
+
     while True:
-        params = b'"cursor":' + jsonrpc.quote(walk.cursor) if walk.cursor is not None else b""
-        raw = await client.request(method, params, timeout=timeout)
-        if raw.count(b",") > MAX_COMMAS:
-            raise RemoteProtocolError(f"the answer to {method} has more values than any such list needs")
+        may = min(timeout, pages) if walk.pages else timeout
+        left = began + may - clock()
+        if walk.pages and left <= 0:
+            return cut(f"its pages took longer than {may:.3g} s")
         try:
-            items, next_cursor = page_of(raw)
-        except (msgspec.DecodeError, RecursionError) as e:
-            raise RemoteProtocolError(f"the answer to {method} cannot be read: {e}") from None
-        tools += [bytes(t) for t in items or ()]
+            page = await _page(client, method, walk.cursor, left)
+        except (JSONRPCError, RemoteProtocolError) as e:
+            if not walk.pages:
+                raise
+            return cut(f"page {walk.pages + 1}: {e}")
+        except TransportError as e:
+            if not walk.pages or e.kind not in _CUTS:
+                raise
+            return cut(f"page {walk.pages + 1}: {e}")
+        if client.era == "modern":
+            said.append(read_freshness(page.ttl, page.scope, clock()))
         try:
-            cursor = _string(next_cursor) if bytes(next_cursor) != b"null" else None
-            if not walk.advance(cursor):
-                return tuple(tools), ()
+            cursor = _string(page.next_cursor) if bytes(page.next_cursor) != b"null" else None
+            more = walk.advance(cursor)
         except EndlessList as e:
-            return tuple(tools), (f"{method} was cut short: {e}",)
+            if page.items != last:  # one that answers every cursor with the same page has it once
+                items += page.items
+            return cut(e)
         except msgspec.DecodeError:
-            return tuple(tools), (f"{method} was cut short: nextCursor is no string",)
-        if len(tools) > MAX_TOOLS:
-            return tuple(tools), (f"{method} was cut short: more than {MAX_TOOLS} tools",)
+            items += page.items
+            return cut("nextCursor is no string")
+        items += page.items
+        last = page.items
+        if not more:
+            return Listing(tuple(items), "", least(said))
+        if len(items) > MAX_TOOLS:
+            return cut(f"more than {MAX_TOOLS} {LISTS[method][0]}")
+
+
+async def _page(client: Client, method: str, cursor: str | None, timeout: float) -> _Page:
+    params = b'"cursor":' + jsonrpc.quote(cursor) if cursor is not None else b""
+    raw = await client.request(method, params, timeout=timeout)
+    if raw.count(b",") > MAX_COMMAS:
+        raise RemoteProtocolError(f"the answer to {method} has more values than any such list needs")
+    try:
+        return LISTS[method][1](raw)
+    except (msgspec.DecodeError, RecursionError) as e:
+        raise RemoteProtocolError(f"the answer to {method} cannot be read: {e}") from None

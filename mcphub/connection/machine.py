@@ -9,23 +9,22 @@ An event that speaks of one attempt carries that attempt's generation; an event 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import assert_never
+
+import msgspec
 
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.faults import Fault, FaultKind
 
 
-@dataclass(frozen=True, slots=True)
-class Disabled:
+class Disabled(msgspec.Struct, frozen=True):
     """Not wanted; `because`: person, approval, idle, stopping."""
 
     because: str
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(msgspec.Struct, frozen=True):
     """To be opened at `retry_at` (monotonic seconds). `attempt` 0 is the first try, then retry 1, 2, ..."""
 
     attempt: int
@@ -33,8 +32,7 @@ class Pending:
     fault: Fault | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
+class Connected(msgspec.Struct, frozen=True):
     """Opened and listed. `attempt` is what it took, so that a server that dies at once is not counted anew; `renewed`:
     it took the place of a session that the server had ended."""
 
@@ -43,15 +41,13 @@ class Connected:
     renewed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class NeedsAuth:
+class NeedsAuth(msgspec.Struct, frozen=True):
     """A person must sign in; nothing is open."""
 
     challenge: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """Given up until something is asked or changes."""
 
     fault: Fault
@@ -61,52 +57,45 @@ class Failed:
 State = Disabled | Pending | Connected | NeedsAuth | Failed
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """The attempt shook hands and listed."""
 
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Faulted:
+class Faulted(msgspec.Struct, frozen=True):
     """The attempt failed before it was connected."""
 
     generation: int
     fault: Fault
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(msgspec.Struct, frozen=True):
     """The connection of this attempt is gone."""
 
     generation: int
     fault: Fault
 
 
-@dataclass(frozen=True, slots=True)
-class Challenged:
+class Challenged(msgspec.Struct, frozen=True):
     """The attempt needs a person."""
 
     generation: int
     challenge: str
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """A person, a call or a change asks for a fresh start."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnedOff:
+class TurnedOff(msgspec.Struct, frozen=True):
     """It shall not run."""
 
     because: str
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnedOn:
+class TurnedOn(msgspec.Struct, frozen=True):
     """It shall run."""
 
 

@@ -6,7 +6,7 @@ answers every second time is caught too, only later (case C086).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 #: Failures in a row that are enough.
 IN_A_ROW = 3
@@ -20,8 +20,7 @@ COUNTED = frozenset(["lost", "unreachable", "tls", "status", "no_response"])
 HEARD = frozenset(["refused", "rate_limited", "needs_auth", "unreadable"])
 
 
-@dataclass(frozen=True, slots=True)
-class Strikes:
+class Strikes(msgspec.Struct, frozen=True):
     """What is remembered of earlier requests; NONE = nothing."""
 
     row: int = 0

@@ -6,13 +6,13 @@ It must not start or stop anything: it returns the plan.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+import msgspec
 
 from mcphub.spec import Desired, InstanceKey, Want
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What to do so that the running instances are the wanted ones. Unchanged ones appear in neither."""
 
     start: tuple[InstanceKey, ...]

@@ -5,15 +5,13 @@ It must not know what is opened. A slow opening holds its slot for its connect t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import anyio
+import msgspec
 
 from mcphub.spec import ServerSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Limiters:
+class Limiters(msgspec.Struct, frozen=True):
     """`local`: processes. `remote`: servers at a URL. A server inside the daemon opens at once and needs no slot of
     theirs."""
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import anyio
 import anyio.abc
+import msgspec
 
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.machine import TurnedOff
@@ -22,12 +22,11 @@ from mcphub.supervisor.watch import Watch
 from mcphub.transport.link import Surroundings
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct, frozen=True):
     """All wanted instances at one moment, with what is wanted but does not run."""
 
-    views: dict[InstanceKey, View] = field(default_factory=dict)
-    desired: Desired = field(default_factory=dict)
+    views: dict[InstanceKey, View] = msgspec.field(default_factory=dict)
+    desired: Desired = msgspec.field(default_factory=dict)
 
 
 def _same_server(one: InstanceKey, other: InstanceKey) -> bool:

@@ -141,15 +141,15 @@ async def endpoint(hub: Hub, server: str) -> str:
 @asynccontextmanager
 async def hub_before_everything(revision: str, options: Options) -> AsyncIterator[str]:
     """A hub whose only server is our everything-server: the URL for the suite."""
-    # Our server speaks both eras, and the hub one of them with each server: the leg says which, the suite's own or,
-    # crossed, the other. `sampling`: a legacy server is told that agents can be asked.
-    era = ERAS[revision]
-    entry: dict[str, Any] = {"era": OTHER_ERA[era] if options.crossed else era, "sampling": True}
+    # Our server speaks both eras. Over HTTP each agent is served in its own with what it declared. A process is spoken
+    # to in one, and so is everything when crossed: the leg says which; `sampling`: it is told that agents can be asked.
+    era = OTHER_ERA[ERAS[revision]] if options.crossed else ERAS[revision]
+    entry: dict[str, Any] = {"era": era, "sampling": True}
     async with everything() as url:
         if options.upstream == "stdio":
             entry |= {"command": sys.executable, "args": ["-I", str(EVERYTHING), "--stdio"]}
         else:
-            entry |= {"type": "http", "url": url}
+            entry = {**(entry if options.crossed else {}), "type": "http", "url": url}
         async with running({"everything": entry}, settings=endpoint_settings()) as hub:
             found = row(await hub.until(lambda report: row(report, "everything")["state"] != "pending"), "everything")
             if found["state"] != "connected":

@@ -11,6 +11,7 @@ import pytest
 
 from mcphub.connection import client as module
 from mcphub.connection.client import Client
+from mcphub.connection.held import Held
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol.envelope import HUB_META
 from mcphub.protocol.jsonrpc import Envelope, Raw
@@ -536,3 +537,54 @@ async def test_requests_of_a_session_that_is_over() -> None:
     say(new, {"id": 1, "result": {}})
     assert kept.told == [new, b"{}"]
     assert other.told == []
+
+
+async def test_a_request_of_the_hubs_own_when_its_session_is_over() -> None:
+    """It is lost at once: what awaits it stands between the worker and the next session."""
+    client, wire, _ = opened()
+
+    async def lists() -> None:
+        with pytest.raises(TransportError) as caught:
+            await client.request("tools/list", timeout=60)
+        assert caught.value.kind == "lost"
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lists)
+            while not wire.frames:
+                await anyio.lowlevel.checkpoint()
+            client.unanswered(wire.sent[-1]["id"], "session", "gone")
+    assert client.returned == {}
+
+
+async def test_lost_while_requests_are_held() -> None:
+    """What was not sent was not acted on, and says so."""
+    client = Client(Heard())
+    client.use(Held())
+    held = call(client)
+    client.lost("gone")
+    assert held.told == [("refused", "gone")]
+
+
+async def test_a_request_that_is_released() -> None:
+    """It may be sent elsewhere: here nobody waits for it any more, and the server is not told."""
+    client, wire, _ = opened()
+    waiter = call(client)
+    assert client.release(1) is waiter and client.release(1) is None
+    assert len(wire.frames) == 1 and not client.waiting()
+
+
+@pytest.mark.parametrize(
+    ("how", "declares", "sampling"),
+    [
+        ({}, b'{"elicitation":{},"roots":{}}', False),
+        ({"sampling": True}, b'{"elicitation":{},"roots":{},"sampling":{}}', True),
+        ({"declares": b"{}"}, b"{}", False),
+        ({"declares": b'{"sampling":{"tools":{}}}'}, b'{"sampling":{"tools":{}}}', True),
+    ],
+    ids=range(4),
+)
+async def test_what_it_declares(how: dict[str, Any], declares: bytes, sampling: bool) -> None:
+    """C061: the shared set, with sampling where the entry says so, or one agent's own."""
+    client = Client(Heard(), **how)
+    assert (client.declares, client.sampling) == (declares, sampling)

@@ -15,8 +15,9 @@ from mcp_types.methods import validate_client_notification, validate_client_requ
 from mcphub.channel import Data
 from mcphub.connection import handshake
 from mcphub.connection.client import Client
-from mcphub.connection.handshake import Ignored, facts, list_tools, shake_hands
+from mcphub.connection.handshake import Ignored, facts, list_shelf, list_tools, shake_hands
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
+from mcphub.protocol.caching import UNSAID
 from mcphub.protocol.era import Probe, Refused, Restart, Spoken
 from mcphub.protocol.jsonrpc import Envelope, Raw
 from mcphub.protocol.paging import MAX_PAGES
@@ -255,18 +256,19 @@ def page(*names: str, cursor: Any = None, **more: Any) -> dict[str, Any]:
     return {"tools": [{"name": n} for n in names]} | ({} if cursor is None else {"nextCursor": cursor}) | more
 
 
-async def listed(*pages: Any, capabilities: Any = TOOLS) -> tuple[list[str], tuple[str, ...], Peer]:
+async def listed(*pages: Any, capabilities: Any = TOOLS) -> tuple[list[str], str, Peer]:
+    """The names, why the list is not whole, and the server."""
     peer = Peer(script(tools_list=list(pages)))
     with anyio.fail_after(10):
-        tools, warnings = await list_tools(peer.client, capabilities, 30)
-    return [json.loads(t)["name"] for t in tools], warnings, peer
+        listing = await list_tools(peer.client, capabilities, 30)
+    return [json.loads(t)["name"] for t in listing.items], listing.cut, peer
 
 
 @pytest.mark.parametrize("capabilities", [{}, {"prompts": {}}, None, [], "tools"])
 async def test_a_server_without_tools(capabilities: Any) -> None:
     """A server that does not offer tools is not asked for them."""
-    names, warnings, peer = await listed(page("a"), capabilities=capabilities)
-    assert (names, warnings, peer.methods) == ([], (), [])
+    names, cut, peer = await listed(page("a"), capabilities=capabilities)
+    assert (names, cut, peer.methods) == ([], "", [])
 
 
 @pytest.mark.parametrize(
@@ -280,29 +282,37 @@ async def test_a_server_without_tools(capabilities: Any) -> None:
         ([{}], [], ""),
         ([{"tools": None}], [], ""),
         ([{"tools": [], "resultType": "complete", "ttlMs": 5}], [], ""),
-        ([page("a", cursor="p")], ["a", "a"], "tools/list was cut short: page 2 names a cursor that was followed"),
+        ([page("a", cursor="p")], ["a"], "tools/list was cut short: page 2 names a cursor that was followed"),
+        ([page("a", cursor="p"), page("b", cursor="p")], ["a", "b"], "tools/list was cut short: page 2 names a cursor"),
+        ([page("a", cursor="")], ["a"], "tools/list was cut short: page 2 names a cursor that was followed"),
+        ([page("a", cursor="1"), page(), page(cursor="1")], ["a"], ""),
+        ([page(cursor="1"), page(cursor="2"), page("a")], ["a"], ""),
+        ([page("a", cursor="1"), JSONRPCError(-32603, "no")], ["a"], "tools/list was cut short: page 2: no"),
+        ([page("a", cursor="1"), "[]"], ["a"], "tools/list was cut short: page 2: the answer to tools/list cannot be"),
+        ([page("a", ttlMs="x", cacheScope=5)], ["a"], ""),
+        ([page("a", _meta={"x": 1}, more=[1])], ["a"], ""),
         ([page("a", cursor=5), page("b")], ["a"], "tools/list was cut short: nextCursor is no string"),
         ([page("a", cursor=[]), page("b")], ["a"], "tools/list was cut short: nextCursor is no string"),
     ],
 )
 async def test_lists(pages: list[Any], names: list[str], warns: str) -> None:
     """C146: all pages are walked; one that repeats, or names no next one, ends the walk with a word."""
-    found, warnings, peer = await listed(*pages)
+    found, cut, peer = await listed(*pages)
     assert found == names
-    assert [w[: len(warns)] for w in warnings] == ([warns] if warns else [])
+    assert cut.startswith(warns) and bool(cut) == bool(warns)
     assert len(peer.methods) <= 3
 
 
 async def test_a_list_without_end() -> None:
     """C146: ever-new cursors, or ever more tools, are asked for only so long."""
     pages = [page(cursor=str(i)) for i in range(1000)]
-    _, warnings, peer = await listed(*pages)
+    _, cut, peer = await listed(*pages)
     assert len(peer.methods) == MAX_PAGES
-    assert warnings == (f"tools/list was cut short: the list has more than {MAX_PAGES} pages",)
+    assert cut == f"tools/list was cut short: the list has more than {MAX_PAGES} pages"
     pages = [page(*["t"] * 5000, cursor=str(i)) for i in range(10)]
-    names, warnings, peer = await listed(*pages)
+    names, cut, peer = await listed(*pages)
     assert (len(names), len(peer.methods)) == (15_000, 3)
-    assert warnings == ("tools/list was cut short: more than 10000 tools",)
+    assert cut == "tools/list was cut short: more than 10000 tools"
 
 
 @pytest.mark.parametrize(
@@ -324,15 +334,76 @@ async def test_a_list_of_too_many_values() -> None:
 
 
 async def test_a_list_that_fails() -> None:
-    """C146: an error on a later page, or the loss of the server, is an error of the whole list."""
-    with pytest.raises(JSONRPCError, match="page 2"):
-        await listed(page("a", cursor="1"), JSONRPCError(-32603, "page 2"))
+    """C146: an error on the first page, or the loss of the server, is an error of the whole list."""
+    with pytest.raises(JSONRPCError, match="page 1"):
+        await listed(JSONRPCError(-32603, "page 1"))
     peer = Peer(script(tools_list=SILENCE))
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_abort_later, peer)
             with pytest.raises(TransportError, match="aborted"):
                 await list_tools(peer.client, TOOLS, 30)
+
+
+async def test_pages_that_take_too_long() -> None:
+    """C146: the time is that of all pages together; a first page that does not come is an error, a later one a cut."""
+    fresh = iter(range(1000))
+
+    def slowly(method: str, params: dict[str, Any]) -> Any:
+        time.sleep(0.01)
+        return page(str(number := next(fresh)), cursor=str(number))
+
+    peer = Peer(slowly)
+    with anyio.fail_after(5):
+        listing = await list_tools(peer.client, TOOLS, 0.1)
+    assert listing.cut == "tools/list was cut short: its pages took longer than 0.1 s"
+    assert 1 < len(listing.items) < 20
+    silent: list[Any] = [page("a", cursor="1"), SILENCE]
+    peer = Peer(script(tools_list=silent))
+    with anyio.fail_after(5):
+        listing = await list_tools(peer.client, TOOLS, 0.1)
+    assert (len(listing.items), listing.cut[:34]) == (1, "tools/list was cut short: page 2: ")
+    with anyio.fail_after(5), pytest.raises(TransportError) as raised:
+        await list_tools(Peer(script(tools_list=SILENCE)).client, TOOLS, 0.1)
+    assert raised.value.kind == "timeout"
+
+
+async def test_how_long_a_list_may_be_kept() -> None:
+    """Obligation 57: the shortest time of all pages, public only if all are; a legacy server's words mean nothing, and
+    neither do those of a list that is not whole."""
+
+    async def kept(*pages: Any, modern: bool = True) -> tuple[float, bool] | None:
+        peer = Peer(script(tools_list=list(pages)))
+        peer.client.era = "modern" if modern else "legacy"
+        peer.client.version = MODERN if modern else LEGACY
+        with anyio.fail_after(5):
+            freshness = (await list_tools(peer.client, TOOLS, 30)).freshness
+        left = freshness.until - asyncio.get_running_loop().time()
+        return None if freshness == UNSAID else (round(left, 1), freshness.public)
+
+    public = {"ttlMs": 60_000, "cacheScope": "public"}
+    assert await kept(page(**public)) == (60.0, True)
+    assert await kept(page(cursor="1", **public), page(ttlMs=5000, cacheScope="public")) == (5.0, True)
+    assert await kept(page(cursor="1", ttlMs=5000), page(**public)) == (5.0, False)
+    assert await kept(page(cursor="1", **public), page()) == (0.0, False)
+    assert await kept(page(ttlMs=-5, cacheScope="all")) == (0.0, False)
+    assert await kept(page(cursor="1", **public), JSONRPCError(-32603, "no")) is None
+    assert await kept(page(**public), modern=False) is None
+
+
+async def test_the_other_lists() -> None:
+    """One that is not known is empty; one that fails is not there, so that an older one stays; each says why."""
+    answers = {
+        "prompts_list": JSONRPCError(-32601, "Method not found"),
+        "resources_list": JSONRPCError(-32603, "out of order"),
+        "resources_templates_list": {"resourceTemplates": [{"uriTemplate": "x:{a}", "name": "x"}]},
+    }
+    peer = Peer(script(**answers))
+    methods = ("prompts/list", "resources/list", "resources/templates/list")
+    with anyio.fail_after(5):
+        shelf, warnings = await list_shelf(peer.client, {"prompts": {}, "resources": {}}, methods, 5)
+    assert {method: len(listing.items) for method, listing in shelf.items()} == {methods[0]: 0, methods[2]: 1}
+    assert warnings == ("resources/list was refused: out of order (-32603)",)
 
 
 async def _abort_later(peer: Peer) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from mcphub.connection import handshake
 from mcphub.connection import worker as module
@@ -22,11 +22,12 @@ from mcphub.connection.machine import Asked, Connected, Disabled, Failed, NeedsA
 from mcphub.connection.worker import Worker
 from mcphub.errors import JSONRPCError
 from mcphub.protocol.envelope import HUB_META_MEMBER
-from mcphub.spec import HttpSpec, InProcessSpec, Origin, Scope, Secret, ServerSpec
+from mcphub.spec import HttpSpec, InProcessSpec, Origin, Scope, Secret, ServerSpec, SseSpec
+from mcphub.transport import http_sse
 from mcphub.transport.link import Surroundings
 from tests.connection.workers import Bench, eventually, fake, methods, received, starts, surroundings, working
 from tests.fakes.ordinary_mcp import OrdinaryMcp
-from tests.fakes.rude_http import CLOSE, NEVER, Reply, RudeHttp, body, empty, raw, stream
+from tests.fakes.rude_http import CLOSE, NEVER, Reply, RudeHttp, body, comment, empty, event, raw, stream
 from tests.transport.peers import clean, descriptors
 
 pytestmark = pytest.mark.anyio
@@ -138,10 +139,10 @@ async def test_fifty_reconnects(around: Surroundings) -> None:
             "the server exited with code 1 before the handshake ended; stderr: API_KEY missing",
         ),
         (
-            {"on": {"server/discover": [{"exit": 0}]}},
+            {"on": {"server/discover": [{"exit": 0}], "initialize": [{"exit": 5}]}},
             FaultKind.EXITED,
             "handshake",
-            "the server exited with code 0 before the handshake ended",
+            "the server exited with code 5 before the handshake ended",
         ),
         (
             {"on": {"tools/list": [{"kill": 11}]}},
@@ -213,13 +214,13 @@ async def test_a_failed_server_is_tried_when_asked(around: Surroundings, log: Pa
         bench.worker.wake_failed()
         await bench.until(lambda w: isinstance(w.state, Pending))
         await bench.failed()
-        assert starts(log) == 2
+        assert starts(log) == 4  # each time once in either era
         bench.worker.wake_failed()
         assert bench.states[-1] == "Failed"
         bench.worker.post(Asked())
         assert bench.states[-1] == "Pending"
         await bench.failed()
-        assert starts(log) == 3
+        assert starts(log) == 6
 
 
 # --- the era ----------------------------------------------------------------------------------------------------------
@@ -243,6 +244,27 @@ async def test_a_process_locked_to_its_first_message(around: Surroundings, log: 
         bench.worker.post(Asked())
         await bench.connected()
         assert methods(log)[5] == "initialize", "the era is remembered"
+
+
+async def test_a_process_that_ends_at_any_first_message_but_initialize(around: Surroundings, log: Path) -> None:
+    """C068: it is started again once, begins with initialize, and the era is remembered."""
+    async with working(Bench(fake({"on": {"server/discover": [{"exit": 1}]}}, log=log), around)) as bench:
+        await bench.connected()
+        assert methods(log)[:2] == ["server/discover", "initialize"]
+        assert starts(log) == 2
+        assert bench.worker.last_fault is None
+        bench.worker.post(Asked())
+        await bench.connected()
+        assert starts(log) == 3
+
+
+async def test_a_process_that_ends_at_any_message(around: Surroundings, log: Path) -> None:
+    """C068: it is started once more at the first attempt, and not at the others."""
+    script = {"on": {"server/discover": [{"exit": 1}], "initialize": [{"exit": 1}]}}
+    bench = Bench(fake(script, log=log), around, backoff=Backoff(attempts=2, first=0.01))
+    async with working(bench):
+        assert "exited with code 1" in await bench.failed()
+        assert methods(log) == ["server/discover", "initialize", "server/discover", "server/discover"]
 
 
 async def test_a_server_that_refuses_everything(around: Surroundings, log: Path) -> None:
@@ -457,6 +479,106 @@ async def test_a_list_that_is_cut_short_does_not_replace_a_whole_one(around: Sur
         assert isinstance(bench.worker.state, Connected)
 
 
+FIRST_PAGE = {"answer": {"tools": [{"name": "p", "inputSchema": {"type": "object"}}], "nextCursor": "2"}}
+NO_PAGE = {"error": {"code": -32603, "message": "out of order"}}
+
+
+async def test_a_later_page_that_fails(around: Surroundings, log: Path) -> None:
+    """C146: at first there is what came, marked as partial; once there was a whole list, that one is kept, also over a
+    new connection."""
+    script = {
+        "capabilities": {"tools": {}},
+        "on": {"tools/list": [[FIRST_PAGE], [NO_PAGE], [{"default": 1}], [FIRST_PAGE], [NO_PAGE]], "ping": [CHANGED]},
+        "starts": [{}, {"on": {"tools/list": [[FIRST_PAGE], [NO_PAGE]]}}],
+    }
+    async with working(Bench(fake(script, log=log), around)) as bench:
+        await bench.connected()
+        worker = bench.worker
+        assert worker.facts is not None and len(worker.tools) == 1
+        assert worker.facts.warnings == ("tools/list was cut short: page 2: out of order",)
+        poke(bench)
+        await bench.until(lambda w: len(w.tools) == 3)
+        whole = worker.tools
+        poke(bench)
+        await eventually(lambda: any("page 2: out of order; the old list is kept" in text for text in bench.logged))
+        worker.post(Asked())
+        await bench.lost()
+        await bench.connected()
+        assert worker.tools == whole
+        assert worker.facts.warnings == ("tools/list was cut short: page 2: out of order; the old list is kept",)
+
+
+async def test_pages_without_end(around: Surroundings, log: Path) -> None:
+    """C146: a server whose pages are slow and do not end is connected within its time, with those that came."""
+    page = {"tools": [{"name": "p", "inputSchema": {"type": "object"}}]}
+    slow = [[{"pause": 0.1}, {"answer": {**page, "nextCursor": f"{number}"}}] for number in range(100)]
+    script = {"capabilities": {"tools": {}}, "on": {"tools/list": slow}}
+    async with working(Bench(fake(script, log=log, startup_timeout=2.0), around)) as bench:
+        await bench.connected()
+        assert bench.worker.facts is not None and bench.worker.tools
+        [warning] = bench.worker.facts.warnings
+        assert warning.startswith("tools/list was cut short: ")
+
+
+async def test_another_list_that_fails_later(around: Surroundings, log: Path) -> None:
+    """C146: resources that cannot be listed again are those of before."""
+    found = {"answer": {"resources": [{"uri": "x:1", "name": "n"}]}}
+    script = {
+        "capabilities": {"resources": {"listChanged": True}},
+        "on": {
+            "resources/list": [[found], [NO_PAGE]],
+            "resources/templates/list": [{"answer": {"resourceTemplates": []}}],
+            "ping": [{"notify": "notifications/resources/list_changed"}],
+        },
+    }
+    async with working(Bench(fake(script, log=log), around)) as bench:
+        await bench.connected()
+        poke(bench)
+        await eventually(lambda: any("resources/list was refused: out of order" in text for text in bench.logged))
+        assert len(bench.worker.shelf["resources/list"]) == 1
+        assert bench.worker.shelved == 1
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_list_that_nobody_tells_of(
+    around: Surroundings, log: Path, monkeypatch: pytest.MonkeyPatch, era: str
+) -> None:
+    """Obligation 69 and its like: where the server tells of no changes, an agent that asks makes the list be looked at
+    again, once its time is over, and not more often than may be."""
+    monkeypatch.setattr(module, "UNTOLD_LEAST" if era == "modern" else "UNTOLD_LEGACY", 0.0)
+    tools = {"capabilities": {"tools": {}}, "on": {"ping": [{"tools": ["a", "b"], "quiet": 1}]}, "tools": ["a"]}
+    async with working(Bench(fake({"era": era, **tools}, log=log), around)) as bench:
+        await bench.connected()
+        worker = bench.worker
+        monkeypatch.setattr(module, "UNTOLD_LEAST", 60.0)
+        monkeypatch.setattr(module, "UNTOLD_LEGACY", 60.0)
+        poke(bench)
+        await eventually(lambda: "ping" in methods(log))
+        worker.list_wanted("tools/list")
+        await bench.until(lambda w: len(w.tools) == 2)
+        assert worker.view().fresh["tools/list"].public is (era == "modern")
+        for _ in range(5):
+            worker.list_wanted("tools/list")
+            worker.list_wanted("prompts/list")
+        poke(bench)
+        await eventually(lambda: methods(log).count("ping") == 2)
+        assert methods(log).count("tools/list") == 2
+        assert "prompts/list" not in methods(log)
+
+
+async def test_a_list_that_the_server_tells_of(
+    around: Surroundings, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that tells of changes is not asked because an agent asks, whatever it said of time."""
+    monkeypatch.setattr(module, "UNTOLD_LEAST", 0.0)
+    async with working(Bench(fake({"era": "modern"}, log=log), around)) as bench:
+        await bench.connected()
+        bench.worker.list_wanted("tools/list")
+        poke(bench)
+        await eventually(lambda: "ping" in methods(log))
+        assert methods(log).count("tools/list") == 1
+
+
 async def test_a_subscription_that_ends_at_once(around: Surroundings, log: Path) -> None:
     """It is asked for again less and less often."""
     script = {"era": "modern", "on": {"subscriptions/listen": [{"answer": {}}]}}
@@ -595,6 +717,31 @@ async def outcome(call: Call) -> list[str]:
     return call.told
 
 
+@pytest.mark.parametrize("standing", [False, True])
+async def test_a_remote_server_that_cannot_tell(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch, standing: bool
+) -> None:
+    """C062: a legacy server that says it tells of changes, and has no stream to tell on, is asked like one that does
+    not; one that has the stream is not."""
+    monkeypatch.setattr(module, "UNTOLD_LEGACY", 0.0)
+    mcp = OrdinaryMcp(era="legacy", standing=standing)
+    async with RudeHttp(mcp) as server, working(Bench(remote(server.url), around)) as bench:
+        await bench.connected()
+        await server.until(lambda: server.sent("GET"))
+        link = bench.worker._link
+        assert link is not None
+        if not standing:
+            await eventually(lambda: link.deaf)
+        mcp.tools = [*mcp.tools, {**mcp.tools[0], "name": "second"}]
+        bench.worker.list_wanted("tools/list")
+        assert bench.worker.view().deaf is not standing
+        if standing:
+            assert await outcome(start_call(bench)) == ["answered"]
+            assert len(bench.worker.tools) == 1
+        else:
+            await bench.until(lambda w: len(w.tools) == 2)
+
+
 @pytest.mark.parametrize("era", ["legacy", "modern", "both"])
 async def test_a_remote_server(around: Surroundings, era: str) -> None:
     """C068: found out, listed and called in its era; one of both eras in the modern one; its slot is free."""
@@ -625,7 +772,7 @@ async def test_a_version_that_the_server_does_not_know(around: Surroundings) -> 
 
 
 async def test_a_version_that_nobody_knows(around: Surroundings) -> None:
-    """C067: a server that agrees to a version out of the blue has failed, by name."""
+    """C067: a server that agrees to a version out of the blue has failed, by name, and is left."""
     mcp = OrdinaryMcp(era="legacy")
     async with RudeHttp(mcp) as server:
         made = {"protocolVersion": "1999-01-01", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
@@ -633,6 +780,7 @@ async def test_a_version_that_nobody_knows(around: Surroundings) -> None:
         async with working(Bench(remote(server.url), around)) as bench:
             assert "1999-01-01" in await bench.failed()
             assert len(server.sent("initialize")) == 1
+            await server.until(lambda: server.open == 0)
 
 
 @pytest.mark.parametrize(
@@ -656,6 +804,99 @@ async def test_what_is_no_server(around: Surroundings, reply: Reply, kind: Fault
             assert "initialize" in said
             assert "s3cret" not in said
             assert len(server.sent("initialize")) == 1
+
+
+@pytest.mark.parametrize("refused", [None, empty(400), empty(404), empty(405)], ids=["ordinary", "400", "404", "405"])
+async def test_a_server_of_the_older_transport(around: Surroundings, refused: Reply | None) -> None:
+    """C082: a server that has nothing to POST `initialize` to is spoken to by HTTP+SSE, in the legacy era, which the
+    row says; the next connection begins so, with another stream, another endpoint and another handshake."""
+    mcp = OrdinaryMcp(era="sse")
+    async with RudeHttp(mcp) as server:
+        if refused is not None:
+            server.on("server/discover", refused)
+            server.on("initialize", refused)
+        async with working(Bench(remote(server.url), around)) as bench:
+            await bench.connected()
+            assert bench.worker.facts is not None
+            assert bench.worker.facts.era == "legacy"
+            assert any("HTTP+SSE" in warning for warning in bench.worker.facts.warnings)
+            assert bench.limiter.borrowed_tokens == 0
+            assert await outcome(start_call(bench)) == ["answered"]
+            server.on("tools/call", body(b"Accepted", "text/plain", status=202))
+            running = start_call(bench)
+            await server.until(lambda: len(server.sent("tools/call")) == 2)
+            asked = [request.key for request in server.requests]
+            assert asked[:4] == ["server/discover", "initialize", "GET", "initialize"]
+            mcp.endpoint = "/messages?s=2"
+            mcp.feeds[-1].end()
+            assert await outcome(running) == ["lost"]
+            await bench.until(lambda w: not isinstance(w.state, Connected))
+            await bench.connected()
+            assert await outcome(start_call(bench)) == ["answered"]
+            again = server.requests[len(asked) :]
+            assert [request.key for request in again][:3] == ["GET", "initialize", "notifications/initialized"]
+            assert {request.target for request in again if request.method == "POST"} == {"/messages?s=2"}
+        await server.until(lambda: server.open == 0)
+
+
+async def test_a_server_that_moves_to_the_newer_transport(around: Surroundings) -> None:
+    """C082: what was found out of the transport is a memory: where it fails, the next attempt begins from the start."""
+    mcp = OrdinaryMcp(era="sse")
+    async with RudeHttp(mcp) as server, working(Bench(remote(server.url), around)) as bench:
+        await bench.connected()
+        mcp.era = "modern"
+        mcp.feeds[-1].end()
+        await bench.until(lambda w: not isinstance(w.state, Connected))
+        await bench.connected()
+        assert bench.worker.facts is not None
+        assert bench.worker.facts.era == "modern"
+        assert bench.worker.facts.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("stream_", "part"),
+    [
+        (empty(405), "HTTP 405"),
+        (stream(comment("a stream for something else"), NEVER), "named no endpoint"),
+        (stream(event("http://localhost:1/s3cret", name="endpoint"), NEVER), "nothing is sent there"),
+    ],
+)
+async def test_a_server_of_neither_transport(
+    around: Surroundings, stream_: Reply, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C082: it fails at once, and the message says what either transport heard."""
+    monkeypatch.setattr(http_sse, "OPENING_UNASKED", 0.1)
+    async with RudeHttp(lambda request: empty(404) if request.method == "POST" else stream_) as server:
+        bench = Bench(remote(server.url), around, backoff=Backoff(attempts=0))
+        async with working(bench):
+            said = await bench.failed()
+            assert isinstance(bench.worker.state, Failed)
+            assert bench.worker.state.fault.kind is FaultKind.HTTP_STATUS
+            assert said.startswith("initialize: HTTP 404 Not Found; by HTTP+SSE: ")
+            assert part in said
+            assert "s3cret" not in said
+
+
+async def test_a_sign_in_to_the_older_transport(around: Surroundings) -> None:
+    """C082: where the stream wants a sign-in, that is what the server needs."""
+    http = RudeHttp(lambda request: empty(404 if request.method == "POST" else 401))
+    async with http as server, working(Bench(remote(server.url), around)) as bench:
+        await bench.until(lambda w: isinstance(w.state, NeedsAuth))
+
+
+async def test_an_entry_of_the_older_transport(around: Surroundings) -> None:
+    """C065: it is asked for its stream at once; when the server forgets its session while the stream stays open, the
+    call is sent again in the next one."""
+    mcp = OrdinaryMcp(era="sse")
+    async with RudeHttp(mcp, path="/sse") as server:
+        spec = ServerSpec("far", remote("").origin, SseSpec(Secret(server.url), {}, server.url), era="legacy")
+        async with working(Bench(spec, around)) as bench:
+            await bench.connected()
+            asked = [request.key for request in server.requests]
+            assert asked[:3] == ["GET", "initialize", "notifications/initialized"]
+            server.on("tools/call", body(b"Could not find session", "text/plain", status=404))
+            assert await outcome(start_call(bench)) == ["moved", "answered"]
+            assert len(server.sent("GET")) == len(server.sent("initialize")) == 2
 
 
 async def test_a_server_that_is_not_there(around: Surroundings) -> None:

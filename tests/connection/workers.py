@@ -10,12 +10,13 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
+from msgspec.structs import replace
 
+from mcphub.connection import legacy_sessions
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.client import Client
 from mcphub.connection.machine import Connected, Failed, TurnedOff
@@ -71,15 +72,25 @@ class Bench:
         limiter: anyio.CapacityLimiter | None = None,
         backoff: Backoff = QUICK,
         on_said: Callable[[Worker, str], None] | None = None,
+        session_idle: float = legacy_sessions.IDLE,
     ) -> None:
         self.limiter = limiter or anyio.CapacityLimiter(3)
         self.logged: list[str] = []
         self.said: list[str] = []
+        #: The connection that each of these came on.
+        self.said_on: list[Client] = []
         self.states: list[str] = []
         self._on_said = on_said
         self._news = anyio.Event()
         self.worker = Worker(
-            spec, around, self.limiter, backoff, self.changed, self, lambda level, text: self.logged.append(text)
+            spec,
+            around,
+            self.limiter,
+            backoff,
+            self.changed,
+            self,
+            lambda level, text: self.logged.append(text),
+            session_idle=session_idle,
         )
 
     def changed(self) -> None:
@@ -88,8 +99,9 @@ class Bench:
             self.states.append(state)
         self._tell()
 
-    def server_said(self, worker: Worker, method: str, params: Raw) -> None:
+    def server_said(self, worker: Worker, client: Client, method: str, params: Raw) -> None:
         self.said.append(method)
+        self.said_on.append(client)
         self._tell()
         if self._on_said is not None:
             self._on_said(worker, method)

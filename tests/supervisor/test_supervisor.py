@@ -6,13 +6,13 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from mcphub.connection.client import Client
 from mcphub.connection.machine import Connected, Disabled
@@ -31,7 +31,7 @@ STUBBORN = {"eof": "ignore", "term": "ignore", "on": {"server/discover": [], "in
 
 
 class Quiet:
-    def server_said(self, worker: Worker, method: str, params: Raw) -> None:
+    def server_said(self, worker: Worker, client: Client, method: str, params: Raw) -> None:
         pass
 
     def server_asked(

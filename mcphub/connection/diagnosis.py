@@ -1,0 +1,80 @@
+"""Owns the naming of faults: what a connection, its process and its error say becomes one Fault, for a person.
+
+It must not move a state, retry or log. `client.gone` and the counters of a connection tell more than its error does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from mcphub.connection.client import Client
+from mcphub.connection.faults import BY_TRANSPORT, Fault, FaultKind
+from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
+from mcphub.protocol.http_answer import SESSION_GONE
+from mcphub.transport.link import Link
+
+#: How long a process may take to be reaped after its stdout ended, for its exit code to be named, seconds.
+REAP = 0.5
+
+
+class Diagnosis:
+    """For one server. `clean` takes secrets out of a text, `stderr_tail(n)` gives the last lines, fit to be shown."""
+
+    def __init__(
+        self,
+        remote: bool,
+        startup_timeout: float,
+        clean: Callable[[str], str],
+        stderr_tail: Callable[[int], list[str]],
+    ) -> None:
+        self._remote = remote
+        self._startup_timeout = startup_timeout
+        self._clean = clean
+        self._stderr_tail = stderr_tail
+
+    def fault(
+        self, kind: FaultKind, phase: str, message: str, code: int | None = None, retry_after: float = 0.0
+    ) -> Fault:
+        """One fault of now, its message free of secrets; `retry_after` in seconds."""
+        tail = () if self._remote else tuple(self._stderr_tail(5))
+        return Fault(kind, phase, self._clean(message), code, tail, time.time_ns() / 1e9, retry_after)
+
+    def too_slow(self, phase: str) -> Fault:
+        """The time for a start was over in this phase: spawn, handshake, list."""
+        what = {"spawn": "the start", "handshake": "server/discover and initialize", "list": "tools/list"}[phase]
+        text = f"no answer to {what} in {self._startup_timeout:g} s"
+        return self.fault(FaultKind.NO_ANSWER, phase, text)
+
+    async def why(self, client: Client, link: Link, phase: str, error: Exception) -> Fault:
+        """Name the fault: what the connection says, and the process's end where there is one."""
+        if client.counters["failed_content_length"]:
+            return self.fault(FaultKind.CONTENT_LENGTH, phase, client.gone)
+        if client.counters["failed_not_protocol"]:
+            return self.fault(FaultKind.NOT_PROTOCOL, phase, client.gone)
+        if isinstance(error, JSONRPCError):
+            kind = FaultKind.LIST_FAILED if phase == "list" else FaultKind.REFUSED
+            return self.fault(kind, phase, f"the server answered {phase} with an error: {error} ({error.code})")
+        if isinstance(error, RemoteProtocolError):
+            return self.fault(FaultKind.NOT_PROTOCOL, phase, str(error))
+        if not client.over:
+            named = error.kind if isinstance(error, TransportError) else ""
+            kind = BY_TRANSPORT.get(named, FaultKind.NO_ANSWER)
+            return self.fault(kind, phase, str(error), retry_after=link.retry_after)
+        if client.gone == SESSION_GONE:
+            return self.fault(FaultKind.SESSION_EXPIRED, phase, client.gone)
+        if client.counters["failed_strikes"]:
+            return self.fault(FaultKind.LOST, phase, client.gone)
+        if client.gone.startswith("internal error:"):
+            return self.fault(FaultKind.INTERNAL, phase, client.gone)
+        if client.gone.startswith("a line is longer"):
+            return self.fault(FaultKind.TOO_LARGE, phase, f"the server broke the framing: {client.gone}")
+        code = await link.exit_code(REAP) if link.pid is not None else None
+        before = {"handshake": " before the handshake ended", "list": " before it listed its tools"}.get(phase, "")
+        if code is not None:
+            how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
+            tail = self._stderr_tail(1)
+            text = f"the server {how}{before}" + (f"; stderr: {tail[0]}" if tail else "")
+            return self.fault(FaultKind.EXITED, phase, text, code)
+        what = "the connection ended" if self._remote else "the server closed its stdout"
+        return self.fault(FaultKind.LOST, phase, f"{what}{before}: {client.gone}".rstrip(": "))

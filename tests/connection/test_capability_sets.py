@@ -1,0 +1,69 @@
+"""What a legacy server is told of an agent's capabilities, which session makes room, and doing without one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcphub.connection import capability_sets
+from mcphub.connection.capability_sets import Without, declared, makes_room, without
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({}, b"{}"),
+        ({"elicitation": {}}, b'{"elicitation":{}}'),
+        ({"elicitation": {"form": {}}}, b'{"elicitation":{}}'),
+        ({"elicitation": {"form": {}, "url": {}}}, b'{"elicitation":{}}'),
+        ({"elicitation": {"url": {}}}, b"{}"),
+        ({"elicitation": None, "roots": False, "sampling": None}, b"{}"),
+        ({"elicitation": True, "sampling": 1}, b'{"elicitation":{},"sampling":{}}'),
+        ({"roots": {"listChanged": True}, "elicitation": {}}, capability_sets.SHARED),
+        ({"sampling": {}, "roots": {}, "elicitation": {}}, capability_sets.WITH_SAMPLING),
+        ({"sampling": {"context": {}}}, b'{"sampling":{}}'),
+        ({"sampling": {"tools": {}, "context": {}}}, b'{"sampling":{"tools":{}}}'),
+        ({"tasks": {"list": {}}, "experimental": {"x": {}}, "extensions": {"y": {}}}, b"{}"),
+    ],
+    ids=range(12),
+)
+def test_what_a_server_is_told(said: dict[str, Any], told: bytes) -> None:
+    """C061: of an agent's capabilities what the hub carries, in one order; elicitation is always exactly `{}`."""
+    assert declared(said) == told
+
+
+@pytest.mark.parametrize(
+    ("sessions", "closed"),
+    [
+        ([], None),
+        ([(b"a", 1.0, True), (b"b", 2.0, True)], None),
+        ([(b"a", 3.0, False), (b"b", 2.0, False), (b"c", 1.0, True)], b"b"),
+    ],
+    ids=["none", "all busy", "the oldest idle one"],
+)
+def test_which_session_makes_room(sessions: list[tuple[bytes, float, bool]], closed: bytes | None) -> None:
+    """The idle one that was not used for longest; one with a call is never closed."""
+    assert makes_room(sessions) == closed
+
+
+@pytest.mark.parametrize(
+    ("kind", "known", "attempt"),
+    [
+        ("refused", Without.FOR_GOOD, Without.FOR_GOOD),
+        ("older", Without.FOR_GOOD, Without.FOR_GOOD),
+        ("unreadable", Without.FOR_GOOD, Without.FOR_GOOD),
+        ("status", Without.REFUSED, Without.FOR_GOOD),
+        ("timeout", Without.REFUSED, Without.FOR_GOOD),
+        ("no_response", Without.REFUSED, Without.FOR_GOOD),
+        ("needs_auth", Without.REFUSED, Without.FOR_GOOD),
+        ("unreachable", Without.REFUSED, Without.THIS_TIME),
+        ("tls", Without.REFUSED, Without.THIS_TIME),
+        ("lost", Without.REFUSED, Without.THIS_TIME),
+        ("rate_limited", Without.REFUSED, Without.THIS_TIME),
+    ],
+)
+def test_doing_without(kind: str, known: Without, attempt: Without) -> None:
+    """Of a legacy server only a refusal leads to the shared session; where it was an attempt, anything it says does."""
+    assert without(kind, True) is known
+    assert without(kind, False) is attempt

@@ -1,0 +1,135 @@
+"""One remote server of both eras and agents that can do different things, at once: each is asked what it can answer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from tests.fakes.agent import META, Agent, Message, text
+from tests.fakes.hub import Hub, row, running
+from tests.fakes.ordinary_mcp import OrdinaryMcp
+from tests.fakes.rude_http import RudeHttp
+
+pytestmark = pytest.mark.anyio
+
+EVERYTHING = Path(__file__).parents[1] / "fakes" / "everything.py"
+ELICITATION, SAMPLING = "elicitation/create", "sampling/createMessage"
+
+
+@asynccontextmanager
+async def everything() -> AsyncIterator[str]:
+    """The URL of a server on the official SDK that asks whoever calls."""
+    command = [sys.executable, "-I", str(EVERYTHING), "--http", "0"]
+    async with await anyio.open_process(command, stderr=None) as process:
+        assert process.stdout is not None
+        try:
+            with anyio.fail_after(20):
+                yield (await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", 1000)).decode()
+        finally:
+            process.terminate()
+
+
+@asynccontextmanager
+async def legacy(hub: Hub, name: str, **capabilities: Any) -> AsyncIterator[Agent]:
+    """A legacy agent of these capabilities, which answers with its name."""
+    async with await hub.agent() as agent:
+        agent.answers[ELICITATION] = form(name)
+        agent.answers[SAMPLING] = sampled(name)
+        await agent.initialize(capabilities=capabilities)
+        yield agent
+
+
+def form(name: str) -> Message:
+    return {"action": "accept", "content": {"username": name, "email": f"{name}@x"}}
+
+
+def sampled(name: str) -> Message:
+    return {"role": "assistant", "model": "m", "content": {"type": "text", "text": name}}
+
+
+async def modern(agent: Agent, tool: str, arguments: Message) -> tuple[Message, Message]:
+    """(what a modern agent was asked in the first round, its answer after the second)."""
+    meta: Message = {META + "clientCapabilities": {"elicitation": {"form": {}}, "sampling": {}}}
+    params = {"name": f"mcp__far__{tool}", "arguments": arguments}
+    first = (await agent.modern("tools/call", params, meta=meta))["result"]
+    assert first["resultType"] == "input_required"
+    [(key, question)] = first["inputRequests"].items()
+    answer = form("modern") if question["method"] == ELICITATION else sampled("modern")
+    again = {**params, "requestState": first["requestState"], "inputResponses": {key: answer}}
+    return question, await agent.modern("tools/call", again, meta=meta)
+
+
+async def ask(agent: Agent, tool: str, **arguments: str) -> Message:
+    return await agent.call(f"mcp__far__{tool}", arguments)
+
+
+async def test_three_agents_and_one_server() -> None:
+    """Each agent's call comes to the server in the agent's own era, with exactly what it declared; the question that
+    the call causes reaches that agent alone, and so does its answer. The server's entry says nothing of any of this."""
+    async with everything() as url, running({"far": {"type": "http", "url": url}}) as hub:
+        await hub.until_state("far")
+        async with (
+            legacy(hub, "both", sampling={}, elicitation={"form": {}}) as both,
+            legacy(hub, "forms", elicitation={}) as forms,
+            legacy(hub, "none") as none,
+            await hub.agent() as new,
+        ):
+            found: dict[str, Any] = {}
+
+            async def one(name: str, agent: Agent) -> None:
+                found[name] = await ask(agent, "test_elicitation", message=f"Who is {name}?")
+
+            async def last() -> None:
+                found["modern"] = await modern(new, "test_elicitation", {"message": "Who is modern?"})
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(one, "both", both)
+                tasks.start_soon(one, "forms", forms)
+                tasks.start_soon(last)
+            for name, agent in (("both", both), ("forms", forms)):
+                [asked] = agent.asked
+                assert asked["params"]["message"] == f"[far] Who is {name}?"
+                assert f'"username": "{name}"' in text(found[name])
+            question, answer = found["modern"]
+            assert question["params"]["message"] == "[far] Who is modern?"
+            assert '"username": "modern"' in text(answer)
+
+            assert text(await ask(both, "test_sampling", prompt="?")) == "LLM response: both"
+            assert text((await modern(new, "test_sampling", {"prompt": "?"}))[1]) == "LLM response: modern"
+            assert text(await ask(both, "test_missing_capability")) == "The caller can sample"
+            for agent in (forms, none):
+                assert (await ask(agent, "test_missing_capability"))["error"]["message"] == "this tool needs sampling"
+            assert [asked["method"] for asked in forms.asked] == [ELICITATION] and none.asked == []
+
+            report = await hub.until(lambda report: row(report, "far")["further_sessions"] == 3)
+            assert (row(report, "far")["era"], row(report, "far")["state"]) == ("modern", "connected")
+
+
+async def test_a_server_that_loses_all_sessions() -> None:
+    """C065: agents of every kind call on as if nothing had happened; at the end each session is ended, and nothing is
+    left."""
+    mcp = OrdinaryMcp(era="both")
+    async with RudeHttp(mcp) as server:
+        async with running({"far": {"type": "http", "url": server.url}}) as hub:
+            await hub.until_state("far")
+            async with legacy(hub, "a", sampling={}) as one, legacy(hub, "b") as two, await hub.agent() as new:
+                for word in ("1", "2"):
+                    for agent in (one, two):
+                        assert text(await agent.call("mcp__far__echo", {"text": word})) == word
+                    assert text(await new.call("mcp__far__echo", {"text": word}, era="modern")) == word
+                    mcp.expire()
+                assert (await hub.server("far"))["further_sessions"] == 2
+                assert {str(request.params["capabilities"]) for request in server.sent("initialize")} == {
+                    "{'sampling': {}}", "{}",
+                }  # fmt: skip
+        named = [request.header("Mcp-Session-Id") for request in server.sent("tools/call")]
+        ended = [request.header("Mcp-Session-Id") for request in server.sent("DELETE")]
+        assert named.count(None) == 2 and sorted(map(str, ended)) == ["session-3", "session-4"]
+        await server.until(lambda: server.open == 0)
