@@ -10,7 +10,6 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -33,8 +32,7 @@ _string = msgspec.json.Decoder(str).decode
 _CANCEL = b'{"action":"cancel"}'
 
 
-@dataclass(slots=True)
-class _Question:
+class _Question(msgspec.Struct):
     client: Client
     mid: bytes
     method: str
@@ -94,7 +92,8 @@ class AskUser:
             if call.meta.modern:
                 if method == "roots/list":
                     return False
-                raise Refusal(jsonrpc.METHOD_NOT_FOUND, f"{method} cannot be carried to an agent of 2026-07-28 yet")
+                text = f"{method} of the server {server} cannot be carried to an agent of 2026-07-28 yet"
+                raise Refusal(jsonrpc.METHOD_NOT_FOUND, text)
             if capability not in call.caller.capabilities:
                 if method == "roots/list":
                     return False

@@ -10,13 +10,22 @@ from typing import Any, Protocol
 
 import msgspec
 
+from mcphub.catalog.definition import Definition
 from mcphub.catalog.library import Library
 from mcphub.catalog.toolset import Route
 from mcphub.channel import NOT_ACTED_ON, Data
 from mcphub.connection.client import Client
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.content import edit_result, holds_uri
-from mcphub.protocol.envelope import RequestMeta, UnsupportedResult, error_data, plain_result, result_parts
+from mcphub.protocol.envelope import (
+    RequestMeta,
+    UnsupportedResult,
+    error_data,
+    plain_result,
+    request_meta,
+    result_parts,
+    with_warning,
+)
 from mcphub.protocol.jsonrpc import Envelope, Raw
 from mcphub.protocol.mrtr import Round
 from mcphub.protocol.serving import tool_error
@@ -28,6 +37,11 @@ LARGE = 1 << 15
 HARD_FACTOR = 6.0
 #: Errors of the hub's own hop, which must never reach an agent.
 _OWN_HOP = frozenset({-32020, -32022})
+#: Of a server's errors, those that a modern agent would read as mcphub's: a method that is not found has an HTTP status
+#: of its own, and mcphub has the method.
+_NOT_OURS = frozenset({-32042, jsonrpc.METHOD_NOT_FOUND})
+#: A modern server's error for a caller that did not declare what it wants to ask for.
+_NEEDS_CAPABILITY = -32021
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -39,6 +53,8 @@ class Caller(Protocol):
     library: Library
     #: What a legacy agent declared in `initialize`.
     capabilities: dict[str, Any]
+    #: What a legacy server is told of that.
+    declares: bytes
     workspace: str
     client: str
 
@@ -61,6 +77,12 @@ class Rounds(Protocol):
     """Who makes an `input_required` result one for this agent. `gateway.rounds.Rounds`."""
 
     def asking(self, of: Round, result: memoryview) -> bytes: ...
+
+
+class Results(Protocol):
+    """Who looks at the results of tools that say what theirs are like. `gateway.validate.Checks`."""
+
+    def unlike(self, tool: Definition, result: Data) -> str: ...
 
 
 class AgentCall(msgspec.Struct, gc=False, eq=False):
@@ -89,6 +111,8 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
     #: Set where the server may answer that it needs input first.
     rounds: Rounds | None = None
     round: Round | None = None
+    #: Set where the tool has an outputSchema.
+    results: Results | None = None
 
     @property
     def hard(self) -> float:
@@ -135,7 +159,11 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
         if self.questions is None and self.turns is None:
             caller.calls.pop(self.mid, None)
             # The usual case in as few steps as can be: a small result that stays as it is.
-            if not self.meta.modern and (plain := plain_result(env.result, from_modern)) is not None:
+            if (
+                not self.meta.modern
+                and self.results is None
+                and (plain := plain_result(env.result, from_modern)) is not None
+            ):
                 caller.send(b"".join((b'{"jsonrpc":"2.0","id":', self.mid, b',"result":', plain, b"}\n")))
                 return
         else:
@@ -159,10 +187,22 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             self.error("unsupported_result", text)
             return
         parts = self.shaped(parts)
+        if self.results is not None:
+            parts = self._compared(self.results, result, parts)
         if len(parts) == 1 and len(parts[0]) < LARGE:
             caller.send(b"".join((b'{"jsonrpc":"2.0","id":', self.mid, b',"result":', parts[0], b"}\n")))
         else:
             caller.send(b'{"jsonrpc":"2.0","id":%b,"result":' % self.mid, *parts, b"}\n")
+
+    def _compared(self, with_schema: Results, result: memoryview, parts: tuple[Data, ...]) -> tuple[Data, ...]:
+        """The result, whole, with a warning where it breaks the tool's own outputSchema: no fault of the connection."""
+        assert self.route is not None
+        unlike = with_schema.unlike(self.route.definition, result)
+        if not unlike:
+            return parts
+        self.client.counters["results_unlike_schema"] += 1
+        message = f"the result does not fit the tool's outputSchema: {unlike}"
+        return (with_warning(b"".join(parts), "output_schema", message),)
 
     def _needs_input(self, rounds: Rounds, of: Round, result: memoryview) -> None:
         try:
@@ -186,10 +226,18 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             self.error("upstream_protocol", f"the server {self.server} refused mcphub's request: {e.message}")
         elif code == -32002 and self.meta.modern:
             self.caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INVALID_PARAMS, e.message, self.error_data(e.data)))
-        elif self.meta.modern and (-32019 <= code <= -32000 or code == -32042):
-            # These codes have no fixed meaning (or are forbidden) in the modern era; the original stays readable.
+        elif self.meta.modern and (-32019 <= code <= -32000 or code in _NOT_OURS):
+            # These codes have no fixed meaning (or are forbidden) in the modern era, or would be said of mcphub itself;
+            # the original stays readable.
             data = b'{"dev.mcphub/upstream":%b}' % jsonrpc.error_object(code, e.message, bytes(e.data))
             self.caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INTERNAL_ERROR, e.message, data))
+        elif code == _NEEDS_CAPABILITY and not self.meta.modern and self.client.era == "modern":
+            # The agent may well have it: what an older protocol declares is not told to a modern server.
+            text = (
+                f"the server {self.server} asks for input, which cannot be carried to an agent of an older "
+                f"protocol yet: {e.message}"
+            )
+            self.error("unsupported_result", text)
         else:
             # Written anew: what the server sent need not be an error object at all.
             self.caller.send(jsonrpc.error_frame(self.mid, code, e.message, self.error_data(e.data)))
@@ -197,6 +245,13 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
     def moved(self, client: Client) -> None:
         """The server's next session has it now, under the same id."""
         self.client = client
+
+    def resend(self, client: Client, method: str, params: Raw) -> None:
+        """Send it on another connection, which may be of the other era: the one it was for cannot be had."""
+        self.client = client
+        members = [jsonrpc.quote(k) + b":" + bytes(v) for k, v in _members(params).items() if k != "_meta"]
+        meta = request_meta(client.era == "modern", self.meta, client.next_id())
+        self.up_id = client.send_request(self, method, b",".join(members) + meta)
 
     def unanswered(self, kind: str, message: str) -> None:
         self._over()

@@ -7,8 +7,7 @@ ones a `subscriptions/listen` for each URI (MCP spec 2025-11-25 server/resources
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -19,21 +18,36 @@ from mcphub.connection.client import Client
 from mcphub.connection.handshake import Ignored
 from mcphub.connection.worker import Worker
 from mcphub.protocol import jsonrpc, serving
+from mcphub.protocol.envelope import SUBSCRIPTION_KEY
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.spec import InstanceKey
 
 UPDATED = "notifications/resources/updated"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 #: Resources that one agent may watch.
 MAX_WATCHED = 200
 #: Characters of a URI that can be watched.
 MAX_URI = 8192
 #: A subscription that a server ended is asked for again after so long, doubling up to the second, seconds.
 PAUSE, PAUSE_MOST = 0.05, 60.0
-#: How long a server may take to answer, seconds; nobody waits for it.
+#: How long a server may take to answer, seconds.
 PATIENCE = 30.0
+#: How long an agent waits for that, seconds; a sick server does not hold it.
+TAKEN = 3.0
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _string = msgspec.json.Decoder(str).decode
+
+
+class _Meta(msgspec.Struct, gc=False):
+    subscription: int = msgspec.field(name=SUBSCRIPTION_KEY)
+
+
+class _Acknowledged(msgspec.Struct, gc=False):
+    meta: _Meta = msgspec.field(name="_meta")
+
+
+_acknowledged = msgspec.json.Decoder(_Acknowledged).decode
 
 
 class Watcher(Protocol):
@@ -48,24 +62,53 @@ class Watcher(Protocol):
 _Holder = tuple[Watcher, bytes]
 
 
-@dataclass(slots=True)
-class _Watched:
+class _Watched(msgspec.Struct):
     """One URI of one server."""
 
-    holders: dict[_Holder, None] = field(default_factory=dict)
+    holders: dict[_Holder, None] = msgspec.field(default_factory=dict)
     #: The listen request upstream, 0 = none.
     listen: int = 0
+    #: Whether the server has answered: from then on it tells of changes.
+    taken: bool = False
     pause: float = PAUSE
     since: float = 0.0
 
 
-@dataclass(slots=True)
-class _Server:
+class _Server(msgspec.Struct):
     #: The connection that knows of the subscriptions, None = none yet.
     client: Client | None = None
     #: Its end may have hidden changes.
     gap: bool = False
-    uris: dict[str, _Watched] = field(default_factory=dict)
+    uris: dict[str, _Watched] = msgspec.field(default_factory=dict)
+
+
+#: Told that a subscription has begun, with the frames of it that came before.
+_Begun = Callable[[Sequence[bytes]], None]
+
+
+class _Beginning(msgspec.Struct, eq=False):
+    """A subscription that its agent has not been told of yet, and the servers that have not taken it."""
+
+    leads: set[Lead]
+    begun: _Begun
+    timer: asyncio.TimerHandle
+    kept: list[bytes] = msgspec.field(default_factory=list)
+
+
+class _Subscribed(Ignored):
+    """The answer to a subscription: `taken` is called whatever it is, and whether it comes or not."""
+
+    def __init__(self, deadline: float, taken: Callable[[], None], ended: Callable[[], None] | None = None) -> None:
+        super().__init__(deadline, ended)
+        self._taken = taken
+
+    def answered(self, env: jsonrpc.Envelope) -> None:
+        self._taken()
+        super().answered(env)
+
+    def unanswered(self, kind: str, message: str) -> None:
+        self._taken()
+        super().unanswered(kind, message)
 
 
 class Watching:
@@ -75,6 +118,7 @@ class Watching:
         self._workers = workers
         self._servers: dict[InstanceKey, _Server] = {}
         self._held: dict[_Holder, dict[Lead, None]] = {}
+        self._beginning: dict[_Holder, list[_Beginning]] = {}
         self._loop = asyncio.get_running_loop()
 
     # --- agents ------------------------------------------------------------------------------------------------------
@@ -108,6 +152,49 @@ class Watching:
         found = [self.watch(agent, mid, uri) for uri in asked[: 2 * MAX_WATCHED] if isinstance(uri, str)]
         return list(dict.fromkeys(uri for uri in found if uri is not None))
 
+    def when_taken(self, agent: Watcher, mid: bytes, begun: _Begun) -> None:
+        """Call `begun` once the servers watch all that this holder holds, or have had TAKEN seconds for it: what is
+        changed after an agent was told that it has subscribed must be told of. Frames of a listen wait for it."""
+        holder = (agent, mid)
+        leads = {lead for lead in self._held.get(holder, ()) if self._is_awaited(lead)}
+        if not leads:
+            begun(())
+            return
+        timer = self._loop.call_later(TAKEN, lambda: self._begin(holder, one))
+        one: _Beginning = _Beginning(leads, begun, timer)
+        self._beginning.setdefault(holder, []).append(one)
+
+    def begins(self, agent: Watcher, mid: bytes) -> bool:
+        """Whether a listen request has not been acknowledged yet."""
+        return (agent, mid) in self._beginning
+
+    def _is_awaited(self, lead: Lead) -> bool:
+        server = self._servers[lead.key]
+        return server.client is not None and not server.client.over and not server.uris[lead.original].taken
+
+    def _begin(self, holder: _Holder, one: _Beginning) -> None:
+        one.timer.cancel()
+        waiting = self._beginning[holder]
+        waiting.remove(one)
+        if not waiting:
+            del self._beginning[holder]
+        one.begun(one.kept)
+
+    def _took(self, lead: Lead, client: Client) -> None:
+        """The server has answered, whatever it said, or will not."""
+        watched = self._watched(lead)
+        if watched is None or self._servers[lead.key].client is not client:
+            return
+        watched.taken = True
+        for holder in list(watched.holders):
+            self._nothing_awaited(holder, lead)
+
+    def _nothing_awaited(self, holder: _Holder, lead: Lead) -> None:
+        for one in list(self._beginning.get(holder, ())):
+            one.leads.discard(lead)
+            if not one.leads:
+                self._begin(holder, one)
+
     def unwatch(self, agent: Watcher, uri: str) -> None:
         """End a legacy subscription; one that there is not is none."""
         held = list(self._held.get((agent, b""), ()))
@@ -119,6 +206,8 @@ class Watching:
 
     def end(self, agent: Watcher, mid: bytes) -> None:
         """A listen request is over."""
+        for one in self._beginning.pop((agent, mid), ()):
+            one.timer.cancel()
         for lead in list(self._held.get((agent, mid), ())):
             self._release((agent, mid), lead)
 
@@ -134,6 +223,7 @@ class Watching:
         server = self._servers[lead.key]
         watched = server.uris[lead.original]
         del watched.holders[holder]
+        self._nothing_awaited(holder, lead)
         if watched.holders:
             return
         del server.uris[lead.original]
@@ -148,13 +238,15 @@ class Watching:
         if client is None or client.over or not offers(worker):
             return
         uri = jsonrpc.quote(lead.original)
+        watched.taken = False
         if client.era == "legacy":
-            client.start(Ignored(self._loop.time() + PATIENCE), "resources/subscribe", b'"uri":' + uri)
+            answer = _Subscribed(self._loop.time() + PATIENCE, lambda: self._took(lead, client))
+            client.start(answer, "resources/subscribe", b'"uri":' + uri)
             return
         watched.since = self._loop.time()
-        waiter = Ignored(float("inf"), lambda: self._ended(lead, client))
+        answer = _Subscribed(float("inf"), lambda: self._took(lead, client), lambda: self._ended(lead, client))
         params = b'"notifications":{"resourceSubscriptions":[%b]}' % uri
-        watched.listen = client.start(waiter, "subscriptions/listen", params)
+        watched.listen = client.start(answer, "subscriptions/listen", params)
 
     def _unsubscribe(self, lead: Lead, server: _Server, watched: _Watched) -> None:
         client = server.client
@@ -221,6 +313,18 @@ class Watching:
                 if server.client is not None:
                     server.client, server.gap = None, True
 
+    def acknowledged(self, worker: Worker, client: Client, params: Raw) -> bool:
+        """A modern server watches from now on. False where this is no request of these."""
+        server = self._servers.get(worker.key)
+        try:
+            listen = _acknowledged(params).meta.subscription
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        found = [uri for uri, one in server.uris.items() if one.listen == listen] if server is not None else []
+        for uri in found:
+            self._took(Lead(worker.key, uri), client)
+        return bool(found)
+
     def updated(self, worker: Worker, params: Raw) -> bool:
         """A server's notification; it may name a part of what is watched. False where it cannot be read or is for
         nobody."""
@@ -244,7 +348,11 @@ class Watching:
             params = b'{"uri":%b' % jsonrpc.quote(agent.library.expose(name, uri))
             if mid:
                 params += b"," + serving.subscription_meta(mid)
-            agent.send(jsonrpc.notification_frame(UPDATED, params + b"}"))
+            frame = jsonrpc.notification_frame(UPDATED, params + b"}")
+            if mid and (agent, mid) in self._beginning:
+                self._beginning[agent, mid][-1].kept.append(frame)  # its acknowledgement comes first
+            else:
+                agent.send(frame)
 
 
 def offers(worker: Worker) -> bool:
