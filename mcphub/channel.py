@@ -23,7 +23,8 @@ class Receiver(Protocol):
         """This request will not be answered, though the channel lives; only channels on which each request travels by
         itself say so. `kind`: `unreachable`, `tls`, `refused`, `rate_limited`, `needs_auth` (the server did not act on
         it), `lost`, `no_response`, `status` (it may have), `unreadable`, `ended` (a stream that had begun), `session`
-        (not acted on; it may be sent again to the server's next session)."""
+        (not acted on; it may be sent again to the server's next session), `older` (`initialize` alone: not acted on,
+        and the older transport of HTTP is to be tried)."""
 
     def lost(self, reason: str) -> None:
         """The last call: the peer is gone ("" = orderly end of stream) or broke the framing (why)."""

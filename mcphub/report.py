@@ -113,6 +113,7 @@ def row(
         rss=None,
         uptime=None,
         calls_in_flight=0,
+        further_sessions=0,
         counters={},
         last_error=None,
     )
@@ -183,6 +184,9 @@ def row(
         base["warnings"] += facts.warnings
     if worker.client is not None:
         base["calls_in_flight"] = worker.client.calls
+    if worker.sessions is not None:
+        base["calls_in_flight"] += worker.sessions.calls
+        base["further_sessions"] = worker.sessions.count
     base["pid"] = worker.pid
     base["rss"] = resident(worker.pid)
     if worker.last_fault is not None:

@@ -56,6 +56,8 @@ class ServerStatus(TypedDict):
     rss: int | None
     uptime: float | None
     calls_in_flight: int
+    #: legacy sessions that are open beside the server's own connection
+    further_sessions: int
     counters: dict[str, int]
     last_error: LastError | None
 

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from mcphub.config.document import parse_file
+from mcphub.config.entries.context import Context
 from mcphub.config.layer import Layer
-from mcphub.config.parse import Context, parse_file
 from mcphub.config.resolve import ResolvedSet, resolve
 from mcphub.desired import desired_state, instance_key, rows, visible
 from mcphub.policy.approval import subject

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
+from mcphub.config.document import parse_file
+from mcphub.config.entries.context import Context
 from mcphub.config.layer import Layer
-from mcphub.config.parse import Context, parse_file
 from mcphub.config.resolve import resolve
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.client import Client
@@ -38,7 +39,7 @@ NOW = 1000.0
 class Nobody:
     """A sink without ears."""
 
-    def server_said(self, worker: Worker, method: str, params: Raw) -> None: ...
+    def server_said(self, worker: Worker, client: Client, method: str, params: Raw) -> None: ...
 
     def server_asked(
         self, worker: Worker, client: Client, mid: bytes, method: str, params: Raw, current: int | None
@@ -104,7 +105,8 @@ async def test_a_connected_row() -> None:
     facts = Facts("modern", "2026-07-28", {"name": "db"}, {"tools": {}}, "i", (), ("cut short",))
     found = shown(Connected(NOW), facts=facts, client=client, pid=os.getpid(), totals={"noise": 1})
     assert (found["era"], found["version"], found["server_info"]) == ("modern", "2026-07-28", {"name": "db"})
-    assert (found["capabilities"], found["tools"], found["calls_in_flight"]) == ({"tools": {}}, 2, 0)
+    assert (found["capabilities"], found["tools"]) == ({"tools": {}}, 2)
+    assert (found["calls_in_flight"], found["further_sessions"]) == (0, 0)
     assert found["warnings"] == [*RESOLVED.warnings, "w", "cut short"]
     assert found["counters"] == {"noise": 3}
     assert (found["pid"], found["rss"]) == (os.getpid(), resident(os.getpid()))

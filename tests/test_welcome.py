@@ -9,8 +9,8 @@ import pytest
 from mcp_types.methods import validate_server_result
 
 from mcphub import welcome
+from mcphub.config.document import parse_file
 from mcphub.config.layer import Layer
-from mcphub.config.parse import parse_file
 from mcphub.errors import JSONRPCError
 from mcphub.spec import Scope
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Protocol
 
 import msgspec
 
 from mcphub.catalog.cache import Catalog
+from mcphub.catalog.freshness import DEFAULT_MOST, merged_freshness
 from mcphub.catalog.instructions import merge_instructions
 from mcphub.catalog.library import MEMBERS, PROMPTS, RESOURCES, TEMPLATES, Library
-from mcphub.catalog.toolset import Toolset
+from mcphub.catalog.pages import Pages
+from mcphub.catalog.toolset import Route, Toolset
 from mcphub.channel import Data
+from mcphub.connection import capability_sets
 from mcphub.connection.client import Client
 from mcphub.connection.machine import Pending
 from mcphub.connection.worker import Worker
@@ -31,8 +33,11 @@ from mcphub.gateway.rounds import Rounds
 from mcphub.gateway.route import not_running, unavailable
 from mcphub.gateway.subscriptions import LIST_CHANGED, Listens
 from mcphub.gateway.turns import Turns
-from mcphub.gateway.watching import UPDATED, Watching
+from mcphub.gateway.validate import Checks
+from mcphub.gateway.watching import ACKNOWLEDGED, UPDATED, Watching
 from mcphub.protocol import jsonrpc, serving, tool_call
+from mcphub.protocol.caching import Freshness, freshness_members
+from mcphub.protocol.cursor import give_cursor, take_cursor
 from mcphub.protocol.envelope import (
     HUB_META_MEMBER,
     NO_META,
@@ -103,6 +108,8 @@ class Agent(Protocol):
     last_meta: tuple[bytes, RequestMeta]
     #: What a legacy agent declared in `initialize`.
     capabilities: dict[str, Any]
+    #: What a legacy server is told of that, a key of connection.legacy_sessions.
+    declares: bytes
     #: What a request without `_meta` of its own carries: the level a legacy agent has set, for modern servers.
     plain_meta: RequestMeta
 
@@ -132,6 +139,7 @@ class Gateway:
         visible: Callable[[str], Mapping[str, InstanceKey]],
         list_wait: float = 3.0,
         seal_key: bytes = b"",
+        list_ttl: float = DEFAULT_MOST,
     ) -> None:
         self.agents: set[Agent] = set()
         self.counters: Counter[str] = Counter()
@@ -140,11 +148,16 @@ class Gateway:
         self._catalog = catalog
         self._visible = visible
         self._list_wait = list_wait
+        self._list_ttl = list_ttl
+        self._seal_key = seal_key
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[tuple[Agent, bytes], _WaitingList] = {}
         self._telling = False
+        #: What agents of a workspace and view see, and of which snapshot and visible names.
+        self._shown: dict[tuple[str, str], tuple[object, object, tuple[Toolset, Library]]] = {}
         self._rounds = Rounds(seal_key)
         self._turns = Turns()
+        self._checks = Checks()
         self._reading = reading.Reading(supervisor.workers, self._rounds, self._turns)
         self._watching = Watching(supervisor.workers)
         self._questions = AskUser(self.counters)
@@ -153,9 +166,8 @@ class Gateway:
 
     def join(self, agent: Agent) -> None:
         self.agents.add(agent)
-        agent.toolset = self.toolset(agent.workspace, agent.view)
+        agent.toolset, agent.library = self._shown_now(agent.workspace, agent.view)
         agent.told = agent.toolset.digest
-        agent.library = self.library(agent.workspace, agent.view)
         agent.told_lists = dict(agent.library.digests)
 
     def leave(self, agent: Agent) -> None:
@@ -193,9 +205,20 @@ class Gateway:
         views = self._supervisor.snapshot.value.views
         return self._catalog.library(workspace, self.seen(workspace, view), views, view)
 
+    def _shown_now(self, workspace: str, view: str) -> tuple[Toolset, Library]:
+        """Both, looked for once while nothing has changed: over HTTP an agent joins with each of its requests."""
+        snapshot, visible = self._supervisor.snapshot.value, self._visible(workspace)
+        known = self._shown.get((workspace, view))
+        if known is not None and known[0] is snapshot and known[1] is visible:
+            return known[2]
+        found = self.toolset(workspace, view), self.library(workspace, view)
+        self._shown[workspace, view] = (snapshot, visible, found)
+        return found
+
     def refresh(self) -> None:
         """The snapshot, or what is visible, has changed: give agents their toolsets, tell them later, answer lists."""
         views = self._supervisor.snapshot.value.views
+        self._shown.clear()
         self._catalog.forget(views, {""} | {a.workspace for a in self.agents})
         for agent in self.agents:
             agent.toolset = self.toolset(agent.workspace, agent.view)
@@ -336,7 +359,7 @@ class Gateway:
             return None
         if agent.log_level and not meta.modern:
             # A modern server logs for a request only if it says so: the session's level goes along.
-            return agent.plain_meta if meta is NO_META else replace(meta, log_level=agent.log_level)
+            return agent.plain_meta if meta is NO_META else msgspec.structs.replace(meta, log_level=agent.log_level)
         return meta
 
     def _read_call(self, agent: Agent, mid: bytes, raw: Raw) -> None:
@@ -375,11 +398,16 @@ class Gateway:
                 agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text))
                 return
             arguments = b"{}"
+        if refusal := self._checks.refusal(route.definition, arguments):
+            self._refuse(agent, mid, meta.modern, route, refusal)
+            return
         worker = self._workers.get(route.key)
         client = worker.client if worker is not None else None
         if worker is None or client is None or client.over:
             self._unavailable(agent, mid, meta.modern, route.key, worker)
             return
+        if worker.sessions is not None:
+            client = worker.sessions.client_for(client, meta.modern, agent.declares)
         channel = client.channel
         if channel is not None and channel.full:
             text = f"The server {worker.name} does not read its requests (overloaded). Try again later."
@@ -387,6 +415,8 @@ class Gateway:
             return
         now, timeout = monotonic(), worker.spec.call_timeout
         call = AgentCall(agent, client, mid, route, meta, now, now + timeout, timeout)
+        if route.definition.structured:
+            call.results = self._checks
         modern = client.era == "modern"
         more = b""
         if modern and meta.modern:
@@ -408,6 +438,12 @@ class Gateway:
         else:
             tail = more + request_meta(modern, meta, client.next_id())
         call.up_id = client.call_tool(call, route.quoted, arguments, tail)
+
+    def _refuse(self, agent: Agent, mid: bytes, modern: bool, route: Route, text: str) -> None:
+        """Arguments that are certainly wrong are told to the model, which can correct them (SEP-1303); none were sent."""
+        self.counters["refused_arguments"] += 1
+        data = error_data("validation", route.key.name, tool=route.definition.name)
+        agent.send(jsonrpc.result_frame(mid, serving.tool_error(text, modern, data)))
 
     def _its_turn(self, call: AgentCall, arguments: Data, more: bytes) -> bool:
         """Whether a call to a server that asks may be sent now; else it is sent, or ends, later."""
@@ -441,7 +477,9 @@ class Gateway:
         agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text))
 
     def _in_flight(self, agent: Agent, mid: bytes) -> bool:
-        return mid in agent.calls or mid in agent.listens or (agent, mid) in self._waiting
+        if mid in agent.calls or mid in agent.listens or (agent, mid) in self._waiting:
+            return True
+        return self._watching.begins(agent, mid)
 
     def _unavailable(self, agent: Agent, mid: bytes, modern: bool, key: InstanceKey, worker: Worker | None) -> None:
         state = worker.state if worker is not None else None
@@ -481,8 +519,7 @@ class Gateway:
         elif meta.modern and method == "subscriptions/listen" and len(agent.listens) >= MAX_LISTENS:
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many subscriptions"))
         elif meta.modern and method == "subscriptions/listen":
-            asked = _object(env.params).get("notifications")
-            agent.send(agent.listens.open(mid, asked, self._watching.watch_all(agent, mid, asked)))
+            self._listen(agent, mid, _object(env.params).get("notifications"))
         elif not meta.modern and method in ("resources/subscribe", "resources/unsubscribe"):
             self._subscribe(agent, str(method), mid, env.params)
         elif not meta.modern and method == "logging/setLevel":
@@ -508,6 +545,7 @@ class Gateway:
         agent.era = "legacy"
         capabilities = params.get("capabilities")
         agent.capabilities = capabilities if isinstance(capabilities, dict) else {}
+        agent.declares = capability_sets.declared(agent.capabilities)
         info = params.get("clientInfo")
         if isinstance(info, dict) and isinstance(info.get("name"), str) and not agent.client:
             agent.client = info["name"][:MAX_NAME]
@@ -530,18 +568,29 @@ class Gateway:
         elif method == "resources/unsubscribe":
             self._watching.unwatch(agent, uri)
             agent.send(jsonrpc.result_frame(mid, b"{}"))
-        elif self._watching.watch(self._lasting(agent), b"", uri) is not None:
-            agent.send(jsonrpc.result_frame(mid, b"{}"))
+        elif self._watching.watch(lasting := self._lasting(agent), b"", uri) is not None:
+            self._watching.when_taken(lasting, b"", lambda _: agent.send(jsonrpc.result_frame(mid, b"{}")))
         else:
             text = f"{uri[:256]} cannot be subscribed to: no one server has it, or its server does not offer that"
             data = error_data("not_subscribable", "")
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, data))
 
+    def _listen(self, agent: Agent, mid: bytes, asked: Any) -> None:
+        watched = self._watching.watch_all(agent, mid, asked)
+
+        def begun(meanwhile: Sequence[bytes]) -> None:
+            agent.send(agent.listens.open(mid, asked, watched), *meanwhile)
+
+        self._watching.when_taken(agent, mid, begun)
+
     def _list(self, agent: Agent, method: str, mid: bytes, modern: bool, raw: Raw) -> None:
-        if raw and _cursor_only(raw).cursor is not None:
-            text = "unknown cursor: mcphub gives each list in one page"
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text))
+        cursor = _cursor_only(raw).cursor if raw else None
+        if cursor is not None:
+            self._next_page(agent, method, mid, modern, cursor)
             return
+        for key in self.seen(agent.workspace, agent.view).values():
+            if (worker := self._workers.get(key)) is not None:
+                worker.list_wanted(method)
         if len(self._waiting) >= MAX_WAITING or self.settled(agent.workspace, agent.view):
             self._give_list(agent, method, mid, modern)
             return
@@ -558,14 +607,41 @@ class Gateway:
         if waiting.timer is not None:
             waiting.timer.cancel()
 
-    def _give_list(self, agent: Agent, method: str, mid: bytes, modern: bool) -> None:
-        if method == "tools/list":
-            agent.told = agent.toolset.digest
-            result = agent.toolset.modern if modern else agent.toolset.legacy
+    def _pages(self, agent: Agent, method: str) -> Pages:
+        return agent.toolset.pages if method == "tools/list" else agent.library.pages[method]
+
+    def _next_page(self, agent: Agent, method: str, mid: bytes, modern: bool, cursor: object) -> None:
+        pages = self._pages(agent, method)
+        start = take_cursor(self._seal_key, method, pages.digest, cursor) if isinstance(cursor, str) else None
+        if start is None or start not in pages.pages:
+            text = f"unknown cursor: the list has changed, or it is of another one; ask {method} again without a cursor"
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text))
         else:
-            agent.told_lists[method] = agent.library.digests.get(method, "")
-            result = agent.library.rendered[method, modern]
-        agent.send(b'{"jsonrpc":"2.0","id":%b,"result":' % mid, result, b"}\n")
+            self._give_list(agent, method, mid, modern, start)
+
+    def _give_list(self, agent: Agent, method: str, mid: bytes, modern: bool, start: int = 0) -> None:
+        """One page. Its items are the same bytes every time; only what stands around them is not."""
+        pages = self._pages(agent, method)
+        if method == "tools/list":
+            agent.told = pages.digest
+        else:
+            agent.told_lists[method] = pages.digest
+        page = pages.pages[start]
+        tail = b"]"
+        if page.next:
+            tail += b',"nextCursor":"%b"' % give_cursor(self._seal_key, method, pages.digest, page.next).encode()
+        if modern:
+            now = self._loop.time()
+            tail += b"," + freshness_members(self._freshness(agent, method, now), now)
+        head = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (mid, pages.head(modern))
+        agent.send(head, page.modern if modern else page.legacy, tail + b"}}\n")
+
+    def _freshness(self, agent: Agent, method: str, now: float) -> Freshness:
+        views = self._supervisor.snapshot.value.views
+        shown = [views[key] for key in self.seen(agent.workspace, agent.view).values() if key in views]
+        found = merged_freshness(shown, method, now, self._list_ttl)
+        # What a workspace sees depends on who asks, which is nothing that a cache could know.
+        return msgspec.structs.replace(found, public=False) if agent.workspace else found
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
@@ -581,7 +657,7 @@ class Gateway:
         call = agent.calls.get(mid)
         if call is not None:
             call.withdraw(reason[:200] if isinstance(reason, str) else "cancelled by the agent")
-        elif agent.listens.cancel(mid):
+        elif agent.listens.cancel(mid) or self._watching.begins(agent, mid):
             self._watching.end(agent, mid)
         elif (agent, mid) in self._waiting:
             self._forget(self._waiting[agent, mid])
@@ -630,12 +706,14 @@ class Gateway:
             self._turns.has_asked(worker.key, client)  # nothing says whose question it is
         return self._questions.ask(worker.name, client, mid, method, params, calls, asker)
 
-    def server_said(self, worker: Worker, method: str, params: Raw) -> None:
-        """A notification of a server that is not about its connection. Implements connection.worker.Sink."""
+    def server_said(self, worker: Worker, client: Client, method: str, params: Raw) -> None:
+        """A notification of a server that is not about this connection. Implements connection.worker.Sink."""
         if method == UPDATED and self._watching.updated(worker, params):
             return
-        if method == "notifications/cancelled" and worker.client is not None:
-            self._questions.withdrawn(worker.client, params)
+        if method == ACKNOWLEDGED and self._watching.acknowledged(worker, client, params):
+            return
+        if method == "notifications/cancelled":
+            self._questions.withdrawn(client, params)
             return
         if method != messages.MESSAGE:
             self.counters["dropped_notifications"] += 1
@@ -645,7 +723,6 @@ class Gateway:
             self.counters["bad_log_messages"] += 1
             return
         level, frame = found
-        client = worker.client
         opted: list[Agent] = []
         in_flight = 0
         for agent in self.agents:
@@ -655,7 +732,7 @@ class Gateway:
             in_flight += len(calls)
             if agent.version:
                 # A legacy server logs for the session, a modern one for those who have a call there.
-                heard = calls or (client is not None and client.era == "legacy")
+                heard = calls or (client.era == "legacy" and worker.is_for(client, agent.declares))
                 if heard and messages.passes(level, agent.log_level or messages.DEFAULT_LEVEL):
                     agent.send(frame)
             elif any(c.meta.log_level and messages.passes(level, c.meta.log_level) for c in calls):

@@ -126,6 +126,8 @@ class Reading:
             data = error_data("unavailable", server)
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INTERNAL_ERROR, text, data))
             return
+        if worker.sessions is not None:
+            client = worker.sessions.client_for(client, meta.modern, agent.declares)
         if method == "completion/complete":
             if worker.facts is None or "completions" not in worker.facts.capabilities:
                 text = f"Method not found: the server {server} offers no completion"

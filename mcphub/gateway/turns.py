@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from mcphub.connection.client import Client
 from mcphub.gateway.call import AgentCall
@@ -19,8 +20,7 @@ from mcphub.spec import InstanceKey
 MAX_WAITING = 1000
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(msgspec.Struct):
     call: AgentCall
     #: Sends it; the payload is a copy of its own.
     start: Callable[[], None]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
-from dataclasses import dataclass
+
+import msgspec
 
 from mcphub.config.resolve import Resolved
 from mcphub.spec import HttpSpec, Scope, ServerSpec, StdioSpec
@@ -26,8 +27,7 @@ class Approval(enum.StrEnum):
     REJECTED = "rejected"
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True):
     """What a person decides about: which server of which directory, and what it would run. Fit to be shown.
 
     Of a remote server `command` is its URL alone, `env_names` the names of its headers, `cwd` "".

@@ -9,7 +9,6 @@ The first line on agent.sock may be the notification `dev.mcphub/attach` with th
 from __future__ import annotations
 
 import os.path
-from dataclasses import dataclass
 
 import msgspec
 
@@ -20,8 +19,7 @@ MARK = b'"dev.mcphub/attach"'
 MAX_LINE = 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class Attach:
+class Attach(msgspec.Struct, frozen=True):
     """Who attached. `problem` says what was wrong with the line, "" = nothing."""
 
     client: str = ""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from starlette.types import Send
 
 from mcphub.channel import Data
+from mcphub.httpserver.document import send_document
 from mcphub.protocol import jsonrpc
 
 #: Seconds without a word after which a waiting answer says that it is still there.
@@ -111,6 +112,8 @@ class Answer:
         self.waiting = list(mids)
         #: The error code of the last response, 0 = a result.
         self.code = 0
+        #: Called once it can be written, if somebody waits for that otherwise than in `write`.
+        self.on_ready: Callable[[], None] | None = None
         self._batch = batch
         self._streams = False
         self._gone = False
@@ -128,6 +131,25 @@ class Answer:
                 # An error without an id answers whatever could not be read.
                 self.waiting.remove(found[1] if found[1] in self.waiting else self.waiting[0])
             self._box.put(frame)
+        self._tell()
+
+    def _tell(self) -> None:
+        ready = self.on_ready
+        if ready is not None and (self._streams or not self.waiting):
+            self.on_ready = None
+            ready()
+
+    def document(self) -> tuple[int, bytes] | None:
+        """(error code, body) where it is one whole document, which is then taken; else None."""
+        if self.waiting or self._streams:
+            return None
+        found = self._box.take()
+        return self.code, b"[" + b",".join(found) + b"]" if self._batch else found[0]
+
+    def become_stream(self) -> None:
+        """It takes long: there is something to say before the answer."""
+        self._streams = True
+        self._tell()
 
     def gone(self) -> None:
         """Nobody reads it any more: what still comes is dropped."""
@@ -139,6 +161,7 @@ class Answer:
             self.waiting.remove(mid)
             self._streams = True  # a document would have to say something
             self._box.wake()
+            self._tell()
 
     def end(self, text: str, data: bytes) -> None:
         """Answer what waits with an error."""
@@ -150,12 +173,11 @@ class Answer:
         while self.waiting and not self._streams:
             if not await self._box.news(KEEP_ALIVE):
                 break
-        if not self.waiting and not self._streams:
-            found = self._box.take()
-            body = b"[" + b",".join(found) + b"]" if self._batch else found[0]
+        document = self.document()
+        if document is not None:
+            code, body = document
             fields = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers]
-            await send({"type": "http.response.start", "status": status(self.code), "headers": fields})
-            await send({"type": "http.response.body", "body": body, "more_body": False})
+            await send_document(send, status(code), fields, body)
             return
         await begin_events(send, headers)
         while True:

@@ -8,9 +8,9 @@ its answer; a legacy agent has a session by id, and its requests outlive their c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.abc
@@ -25,6 +25,7 @@ from mcphub.protocol.envelope import error_data
 from mcphub.protocol.jsonrpc import UNSET, NotAMessage
 from mcphub.protocol.versions import BATCH_VERSION, LEGACY
 from mcphub.sessions.http_answer import Answer, Header
+from mcphub.sessions.http_quick import QuickAnswers
 from mcphub.sessions.http_request import (
     HEADER_MISMATCH,
     SESSION_HEADER,
@@ -43,12 +44,19 @@ from mcphub.sessions.session import Session
 from mcphub.sessions.workspaces import Workspaces
 from mcphub.store.workspace_ids import WorkspaceIds
 
+if TYPE_CHECKING:
+    # The daemon listens before uvicorn, whose import is long, is there.
+    from mcphub.httpserver.connection import Connection
+
 #: Seconds without a request after which a legacy session ends.
 IDLE = 3600.0
 #: Seconds for which a workspace stays in use after the last request of a modern agent, which never says that it goes.
 WORKSPACE_IDLE = 900.0
 #: Legacy sessions at once; beyond it the one that was quiet for longest ends.
 MAX_SESSIONS = 1000
+#: Heads of requests that are kept, and characters of header values up to which one is.
+MAX_HEADS_KEPT = 256
+MAX_HEAD_KEPT = 2048
 
 #: HTTP status of a document by its JSON-RPC error code; everything else is 200 (MCP spec, streamable-http).
 _LEGACY_STATUS = {jsonrpc.PARSE_ERROR: 400, jsonrpc.INVALID_REQUEST: 400}
@@ -110,11 +118,13 @@ class HttpEndpoint:
         self._loop = asyncio.get_running_loop()
         self._passing: dict[Session, Answer] = {}
         self._present: dict[str, Presence] = {}
+        self._heads: dict[tuple[object, ...], Head] = {}
         self._open = 0
         self._all_written = anyio.Event()
         self._closing = False
         self._tasks: anyio.abc.TaskGroup | None = None
         self._interruptible = Interruptible(self._answer, refusal)
+        self._quick = QuickAnswers(refusal)
 
     def agents(self) -> list[Session]:
         """Everyone who is attached now: legacy sessions, and modern agents that wait for an answer."""
@@ -132,9 +142,9 @@ class HttpEndpoint:
     async def finish(self, limit: float) -> None:
         """End every answer and stream in order, and wait until they are written, for so many seconds at most."""
         self._closing = True
-        for answer in self._passing.values():
+        for answer in list(self._passing.values()):
             answer.end(_STOPPING, _STOPPING_DATA)
-        for session in self.sessions.values():
+        for session in list(self.sessions.values()):
             session.end(_STOPPING, _STOPPING_DATA)
         if self._open:
             with anyio.move_on_after(limit):
@@ -143,12 +153,13 @@ class HttpEndpoint:
     def close(self) -> None:
         """End whatever is still open."""
         self._interruptible.close()
+        self._quick.close()
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = scope["state"]
-        head = read_head(scope["method"], scope["path"], scope["headers"], state["token"])
+        head = self._head(scope["method"], scope["path"], scope["headers"], state["token"])
         if self._closing and not isinstance(head, Refused):
             head = Refused(503, "mcphub is stopping", {"connection": "close"})
         if isinstance(head, Refused):
@@ -159,9 +170,99 @@ class HttpEndpoint:
         try:
             await self._interruptible(scope, receive, send)
         finally:
-            self._open -= 1
-            if self._closing and not self._open:
-                self._all_written.set()
+            self._one_less()
+
+    def _one_less(self) -> None:
+        self._open -= 1
+        if self._closing and not self._open:
+            self._all_written.set()
+
+    def at_once(self, connection: Connection, body: bytes) -> bool:
+        """Take a request in the callback that has read it; False where it must go the long way, and nothing was done.
+
+        These are the requests of agents that are known already: there is nothing to wait for but the answer.
+        """
+        if self._closing:
+            return False
+        scope = connection.scope
+        state = scope["state"]
+        head = self._head(scope["method"], scope["path"], scope["headers"], state["token"])
+        if isinstance(head, Refused) or head.method != "POST":
+            return False
+        directory = self._ids.directory(head.workspace) if head.workspace else ""
+        if directory is None:
+            return False
+        body = on_one_line(body)
+        message = read_message(body, head)
+        if message.kind != "request" or message.refusal is not None:
+            return False
+        if message.modern:
+            return self._modern_at_once(connection, head, directory, message, body, state["pid"])
+        if message.method == "initialize":
+            return False
+        session = self._session(head, state["principal"])
+        if isinstance(session, Refused):
+            return False
+        answer = Answer([message.mid])
+
+        def over() -> None:
+            answer.gone()
+            session.answers.pop(answer, None)
+            session.presence.__exit__()
+            self._one_less()
+
+        session.presence.__enter__()
+        session.answers[answer] = None
+        self._open += 1
+        self._quick.begin(connection, answer, _LEGACY_STATUS, over)
+        self._gateway.dispatch(Exchange(session.agent, answer), memoryview(body))
+        return True
+
+    def _modern_at_once(
+        self, connection: Connection, head: Head, directory: str, message: Message, body: bytes, pid: int | None
+    ) -> bool:
+        presence = self._present.get(directory)
+        if presence is None or not presence.ready.is_set() or presence.over.is_set():
+            return False
+        if message.method == "server/discover" or self._unknown_server(head, directory) is not None:
+            return False
+        agent = self._agent(head, directory, pid)
+        agent.era = "modern"
+        self._gateway.join(agent)
+        if self._refused_by_headers(agent, head, message) is not None:
+            self._gateway.leave(agent)
+            return False
+        answer = Answer([message.mid])
+        agent.use(answer)
+
+        def over() -> None:
+            # Where the client has hung up, this is what it means to say: cancel.
+            answer.gone()
+            self._gateway.leave(agent)
+            del self._passing[agent]
+            presence.__exit__()
+            self._one_less()
+
+        presence.__enter__()
+        self._passing[agent] = answer
+        self._open += 1
+        self._quick.begin(connection, answer, _MODERN_STATUS, over)
+        self._gateway.dispatch(agent, memoryview(body))
+        return True
+
+    def _head(
+        self, method: str, path: str, raw_headers: Iterable[tuple[bytes, bytes]], token: str | None
+    ) -> Head | Refused:
+        """As `read_head`; an agent sends the same head with every request, or nearly."""
+        key = (method, path, token, *raw_headers)
+        head: Head | Refused | None = self._heads.get(key)
+        if head is None:
+            head = read_head(method, path, raw_headers, token)
+            if isinstance(head, Head) and sum(map(len, head.headers.values())) < MAX_HEAD_KEPT:
+                if len(self._heads) >= MAX_HEADS_KEPT:
+                    self._heads.clear()
+                self._heads[key] = head
+        return head
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         state = scope["state"]
@@ -196,7 +297,7 @@ class HttpEndpoint:
         elif session.stream.read:
             await _refuse(send, Refused(409, "this session has its stream already: it takes one GET at a time"))
         else:
-            with session.presence.request():
+            with session.presence:
                 await session.stream.write(send)
 
     # --- modern ------------------------------------------------------------------------------------------------------
@@ -212,7 +313,7 @@ class HttpEndpoint:
             await _refuse(send, Refused(400, text))
             return
         presence = await self._attend(directory, message)
-        with presence.request():
+        with presence:
             unknown = self._unknown_server(head, directory)
             if unknown is not None:
                 await _refuse(send, unknown, message.mid)
@@ -224,13 +325,10 @@ class HttpEndpoint:
             self._passing[agent] = answer
             self._gateway.join(agent)
             try:
-                route = agent.toolset.routes.get(message.tool)
-                if route is not None:
-                    schema = dict(route.definition.members)[b'"inputSchema"']
-                    refused = arguments_differ(head, schema, message.arguments)
-                    if refused is not None:
-                        await _refuse_message(send, replace(message, refusal=refused))
-                        return
+                refused = self._refused_by_headers(agent, head, message)
+                if refused is not None:
+                    await _refuse_message(send, msgspec.structs.replace(message, refusal=refused))
+                    return
                 self._gateway.dispatch(agent, memoryview(body))
                 await answer.write(send, lambda code: _MODERN_STATUS.get(code, 200))
             finally:
@@ -238,6 +336,14 @@ class HttpEndpoint:
                 answer.gone()
                 self._gateway.leave(agent)
                 del self._passing[agent]
+
+    def _refused_by_headers(self, agent: Session, head: Head, message: Message) -> tuple[int, str] | None:
+        """What is wrong with the headers that repeat arguments of a tool call; None = nothing."""
+        route = agent.toolset.routes.get(message.tool)
+        if route is None:
+            return None
+        schema = dict(route.definition.members)[b'"inputSchema"']
+        return arguments_differ(head, schema, message.arguments)
 
     async def _attend(self, directory: str, message: Message) -> Presence:
         """The presence of modern agents in a workspace, which is held by it."""
@@ -339,7 +445,7 @@ class HttpEndpoint:
         if message.kind == "batch":
             mids = [mid for mid in map(_answered_id, parts) if mid] if parts else [b"null"]
         answer = Answer(mids, batch=bool(parts))
-        with session.presence.request():
+        with session.presence:
             session.answers[answer] = None
             try:
                 self._gateway.dispatch(Exchange(session.agent, answer), memoryview(body))

@@ -20,7 +20,6 @@ from mcphub.httpserver.serve import GRACE, serving
 from mcphub.sessions.http_endpoint import HttpEndpoint, refusal
 from mcphub.sessions.loopback import Loopback
 from mcphub.transport.peer import peer_of
-from mcphub.transport.unix_socket import listening
 
 #: Connections at once, on each of the two. A legacy agent has one open all the time, and one more for each call.
 MAX_CONNECTIONS = 512
@@ -31,20 +30,21 @@ Log = Callable[[str, str], None]
 
 
 @asynccontextmanager
-async def http_listener(endpoint: HttpEndpoint, path: str, loopback: Loopback, log: Log) -> AsyncIterator[None]:
-    """Serve agents at the Unix socket `path`, and on the loopback those who bring its token.
+async def http_listener(
+    endpoint: HttpEndpoint, unix: socket.socket, loopback: Loopback, log: Log
+) -> AsyncIterator[None]:
+    """Serve agents on the listening Unix socket, and on the loopback those who bring its token.
 
-    At the end answers and streams are ended in order; no task, socket or file stays. Raises ConfigError where `path`
-    cannot be had.
+    At the end answers and streams are ended in order; no task stays.
     """
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(endpoint.running())
         doors: list[tuple[socket.socket, Admit]] = []
         if loopback.sock is not None:
             doors.append((stack.enter_context(loopback.sock), _by_token(loopback.token)))
-        doors.append((stack.enter_context(listening(path)), _by_uid(log)))
+        doors.append((unix, _by_uid(log)))
         for sock, admit in doors:
-            terms = Terms(admit, MAX_CONNECTIONS, refusal)
+            terms = Terms(admit, MAX_CONNECTIONS, refusal, endpoint.at_once)
             await stack.enter_async_context(serving(sock, endpoint, terms, endpoint.close, keep_alive=KEEP_ALIVE))
         try:
             yield

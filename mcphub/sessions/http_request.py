@@ -12,7 +12,6 @@ import functools
 import hmac
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
@@ -46,17 +45,15 @@ _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _string = msgspec.json.Decoder(str).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """An answer that needs no look at the body."""
 
     status: int
     message: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """A request that may come in. `workspace` is an id, `server` a name, "" = none; header names are in lower case,
     and `twice` has those that came more than once."""
 
@@ -144,8 +141,7 @@ def accepts(header: str | None, wanted: str) -> bool:
 Kind = Literal["request", "notification", "response", "batch", "unreadable"]
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """A body. `mid` is its id as JSON, b"null" = none; `modern`: it says that it is of that era.
 
     `refusal` is an error (code, text) that comes before anything else is looked at, None = nothing is wrong. Of a

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import anyio
 
@@ -23,7 +21,7 @@ ID_BYTES = 24
 class Presence:
     """Whether an agent that has no connection of its own is still there: requests are open, or were not long ago.
 
-    `ready` is set once its workspace is held.
+    It is entered for each request. `ready` is set once its workspace is held.
     """
 
     def __init__(self) -> None:
@@ -38,15 +36,13 @@ class Presence:
         """Monotonic seconds; None while a request is open."""
         return None if self._open else self._used
 
-    @contextmanager
-    def request(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """One request is open."""
         self._open += 1
-        try:
-            yield
-        finally:
-            self._open -= 1
-            self._used = self._loop.time()
+
+    def __exit__(self, *error: object) -> None:
+        self._open -= 1
+        self._used = self._loop.time()
 
     async def until_idle(self, limit: float) -> str:
         """Wait until nothing was asked for so many seconds, or `over` is set. Returns which it was: idle, over."""
@@ -86,12 +82,12 @@ class HttpSession:
 
     def forget(self, mid: bytes) -> None:
         """A request was cancelled: what still comes of it is dropped, and its answer ends without."""
-        for answer in self.answers:
+        for answer in list(self.answers):
             answer.forget(mid)
 
     def end(self, text: str = "the session has ended", data: bytes = b"") -> None:
         """End its stream and its answers; what waits is answered with this error."""
-        for answer in self.answers:
+        for answer in list(self.answers):
             answer.end(text, data)
         self.stream.end()
         self.presence.over.set()

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from mcphub.catalog.library import Library
 from mcphub.catalog.toolset import Toolset
 from mcphub.channel import Data
+from mcphub.connection import capability_sets
 from mcphub.gateway.call import AgentCall
 from mcphub.gateway.dispatch import Gateway
 from mcphub.gateway.subscriptions import Listens
@@ -47,6 +48,7 @@ class Session:
         self.last_meta: tuple[bytes, RequestMeta] = (b"", NO_META)
         self.plain_meta = NO_META
         self.capabilities: dict[str, Any] = {}
+        self.declares = capability_sets.NOTHING
         self.left = ""
         self._gateway = gateway
         self._outlet: Outlet | None = None

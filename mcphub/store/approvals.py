@@ -7,7 +7,6 @@ directory, never in a project: nothing that a repository holds can approve anyth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -20,8 +19,7 @@ VERSION = 1
 REMEMBERED = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Approved:
+class Approved(msgspec.Struct, frozen=True):
     """One content that was approved; beside its digest, what it ran, to be shown when it changes. No secrets."""
 
     digest: str
@@ -30,8 +28,7 @@ class Approved:
     env_names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """What is decided about one name of one directory. `rejected` wins, whatever the content, until it is approved."""
 
     approved: tuple[Approved, ...] = ()
@@ -42,18 +39,16 @@ class Decision:
 Decisions = Mapping[tuple[str, str], Decision]
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(msgspec.Struct, frozen=True):
     directory: str
     name: str
     approved: tuple[Approved, ...] = ()
     rejected: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(msgspec.Struct, frozen=True):
     version: int = VERSION
-    approvals: tuple[_Item, ...] = field(default=())
+    approvals: tuple[_Item, ...] = msgspec.field(default=())
 
 
 class ApprovalStore:
@@ -131,8 +126,7 @@ class _NewerVersion(ConfigError):
     """A newer mcphub wrote the file: it is left alone, since writing it would lose what only that one knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Version:
+class _Version(msgspec.Struct, frozen=True):
     version: int
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +20,6 @@ from tests.fakes.hub import MCPHUB, Fake, Hub, Place, eventually, running
 pytestmark = pytest.mark.anyio
 
 SERVERS = {"old": Fake(), "new": Fake({"era": "modern"})}
-
-
-@pytest.fixture(scope="module")
-async def hub() -> AsyncIterator[Hub]:
-    async with running(SERVERS) as hub:
-        await hub.until_state(*SERVERS)
-        yield hub
-
-
-@pytest.fixture
-async def place() -> AsyncIterator[Place]:
-    place = Place()
-    yield place
-    place.remove()
 
 
 @pytest.mark.parametrize("ends", ["pipes", "socketpairs", "socket"])

@@ -69,13 +69,6 @@ async def hub() -> AsyncIterator[Hub]:
         assert {name: len(hub.place.starts(name)) for name in SERVERS} == dict.fromkeys(SERVERS, 1)
 
 
-@pytest.fixture
-async def agent(hub: Hub) -> AsyncIterator[Agent]:
-    async with await hub.agent() as agent:
-        await agent.initialize()
-        yield agent
-
-
 async def do(agent: Agent, server: str, *actions: Mapping[str, Any], timeout: float = 20) -> dict[str, Any]:
     return await agent.call(f"mcp__{server}__do", {"actions": list(actions)}, timeout=timeout)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,6 @@ CHANGES = Fake({"tools": ["echo", {"name": "grow", "actions": [{"tools": ["echo"
 SERVERS = {"old": Fake(), "new": Fake({"era": "modern"})}
 ERAS = ["legacy", "modern"]
 LISTEN = {"notifications": {"toolsListChanged": True}}
-
-
-@pytest.fixture(scope="module")
-async def hub() -> AsyncIterator[Hub]:
-    async with running(SERVERS, settings=SETTINGS) as hub:
-        await hub.until_state(*SERVERS)
-        yield hub
-
-
-@pytest.fixture
-async def place() -> AsyncIterator[Place]:
-    place = Place()
-    yield place
-    place.remove()
 
 
 @pytest.fixture

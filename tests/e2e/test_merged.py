@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
@@ -36,28 +36,6 @@ ODD_NAMES = Fake(
 CRASHES = Fake({"tools": ["echo", {"name": "die", "actions": [{"exit": 9}]}]})
 SERVERS = {"old": Fake(), "new": Fake({"era": "modern"}), "a__b": ODD_NAMES}
 ERAS = ["legacy", "modern"]
-
-
-@pytest.fixture(scope="module")
-async def hub() -> AsyncIterator[Hub]:
-    async with running(SERVERS) as hub:
-        await hub.until_state(*SERVERS)
-        yield hub
-
-
-@pytest.fixture
-async def place() -> AsyncIterator[Place]:
-    place = Place()
-    yield place
-    place.remove()
-
-
-@pytest.fixture
-async def agent(hub: Hub) -> AsyncIterator[Agent]:
-    """An agent after the legacy handshake; on a byte stream it may use the modern era as well."""
-    async with await hub.agent() as agent:
-        await agent.initialize()
-        yield agent
 
 
 async def do(agent: Agent, server: str, *actions: Mapping[str, Any], era: str = "legacy") -> Message:
@@ -201,15 +179,21 @@ async def test_who_answers(agent: Agent) -> None:
 REFUSALS: dict[str, list[Message]] = {
     "not-found": [{"error": {"code": -32601, "message": "Method not found"}}],
     "params": [{"error": {"code": -32602, "message": "Invalid params"}}],
+    "invalid": [{"error": {"code": -32600, "message": "Invalid Request"}}],
     "own-code": [{"error": {"code": -32000, "message": "Server not initialized"}}],
+    "no-result": [{"answer": {"hello": 1}}],
+    "garbage": [{"write": "Unknown command: server/discover\n"}],
+    "flood": [{"stderr": "unknown method server/discover\n", "times": 50_000}],
+    "exit": [{"exit": 1}],
     "silence": [],
 }
 
 
 async def test_the_probe_falls_back(place: Place) -> None:
-    """Obligation 18: an unknown server is first asked to discover; on any refusal or silence, initialize follows."""
+    """Obligation 18, C068: an unknown server is first asked to discover; on any refusal, silence, rubbish or its end,
+    initialize follows."""
     servers = {name: Fake({"on": {"server/discover": actions}}) for name, actions in REFUSALS.items()}
-    async with running(servers, place=place, settings="[connect]\nlocal = 4\n") as hub:
+    async with running(servers, place=place, settings="[connect]\nlocal = 9\n") as hub:
         report = await hub.until_state(*servers)
         for name in servers:
             methods = [m["method"] for m in hub.received(name) if isinstance(m, dict)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -18,13 +17,6 @@ pytestmark = pytest.mark.anyio
 
 CHANGED = "notifications/tools/list_changed"
 STUBBORN = {"eof": "ignore", "term": "ignore", "grandchildren": {"count": 2}}
-
-
-@pytest.fixture
-async def place() -> AsyncIterator[Place]:
-    place = Place()
-    yield place
-    place.remove()
 
 
 async def call_until(agent: Agent, stop: anyio.Event, failures: list[Any]) -> None:

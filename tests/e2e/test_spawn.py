@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,6 @@ pytestmark = pytest.mark.anyio
 #: One failed start is enough to see why.
 ONE_TRY = "[connect]\nattempts = 1\n"
 SHORT_GRACE = "[stop]\ngrace = 0.5\n"
-
-
-@pytest.fixture
-async def place() -> AsyncIterator[Place]:
-    place = Place()
-    yield place
-    place.remove()
 
 
 def executable(path: Path, content: str) -> Path:
@@ -133,10 +125,15 @@ async def test_a_server_that_dies_at_once(place: Place) -> None:
         assert "API_KEY missing" in error["stderr_tail"]
 
 
+SLOW = {"startupTimeout": 30000}
+
+
 @pytest.mark.parametrize("method", ["server/discover", "initialize", "tools/list"])
 async def test_a_server_that_dies_while_asked(place: Place, method: str) -> None:
     """C033: an exit after a request was read fails that request at once, not after its time."""
-    dying = Fake({"on": {method: [{"stderr": "no more\n"}, {"exit": 3}]}}, {"startupTimeout": 30000})
+    last = [{"stderr": "no more\n"}, {"exit": 3}]
+    # One that ends at the probe is started again and asked to initialize.
+    dying = Fake({"on": {method: last, "initialize": last if method != "tools/list" else [{"default": 1}]}}, SLOW)
     async with running({"dying": dying}, place=place, settings=ONE_TRY) as hub:
         error = await hub.first_error("dying", timeout=5)
         assert error["exit_code"] == 3

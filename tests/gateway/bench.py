@@ -14,7 +14,6 @@ from typing import Any
 import anyio
 import pytest
 
-from mcphub import transport
 from mcphub.catalog.cache import Catalog
 from mcphub.channel import Data, Receiver
 from mcphub.connection.backoff import Backoff
@@ -27,6 +26,7 @@ from mcphub.sessions.session import Session
 from mcphub.spec import InProcessSpec, InstanceKey, Origin, Scope, ServerSpec, Want
 from mcphub.supervisor.startup import Limiters
 from mcphub.supervisor.supervisor import Supervisor
+from mcphub.transport.kinds import TRANSPORTS
 from mcphub.transport.link import Surroundings
 from mcphub.transport.one_stream import OneStream
 from mcphub.transport.process import Launcher
@@ -60,6 +60,8 @@ class Server(OneStream):
         self.current: int | None = None
         self.pid = None
         self.refuses = False
+        #: What it says of its list of tools beside them.
+        self.beside: Message = {}
         self.messages: list[Message] = []
         self._era = era
         self._hold = hold
@@ -116,7 +118,8 @@ class Server(OneStream):
         elif method == "initialize":
             self.result(mid, {"protocolVersion": "2025-11-25", "capabilities": self._capabilities})
         elif method == "tools/list":
-            self.result(mid, {**modern, "tools": [{"name": t, "inputSchema": {"type": "object"}} for t in self.tools]})
+            tools = [{"name": t, "inputSchema": {"type": "object"}} for t in self.tools]
+            self.result(mid, {**modern, "tools": tools, **self.beside})
         elif method == "logging/setLevel":
             self.result(mid, {})
 
@@ -242,13 +245,17 @@ class Agent:
 class Bench:
     """The gateway, and what it stands on."""
 
-    def __init__(self, supervisor: Supervisor, servers: dict[str, Server], list_wait: float) -> None:
+    def __init__(
+        self, supervisor: Supervisor, servers: dict[str, Server], list_wait: float, catalog: Catalog | None = None
+    ) -> None:
         self.supervisor = supervisor
         self.servers = servers
         self.visible: Callable[[str], Mapping[str, InstanceKey]] = lambda workspace: {
             key.name: key for key in supervisor.snapshot.value.desired
         }
-        self.gateway = Gateway(supervisor, Catalog(), lambda workspace: self.visible(workspace), list_wait)
+        self.gateway = Gateway(
+            supervisor, catalog or Catalog(), lambda workspace: self.visible(workspace), list_wait, b"key"
+        )
         self._numbers = iter(range(1, 10_000))
 
     def agent(self, workspace: str = "") -> Agent:
@@ -278,7 +285,11 @@ class Bench:
 
 @asynccontextmanager
 async def gateway(
-    monkeypatch: pytest.MonkeyPatch, *, list_wait: float = 5.0, backoff: Backoff | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    list_wait: float = 5.0,
+    backoff: Backoff | None = None,
+    catalog: Catalog | None = None,
 ) -> AsyncIterator[Bench]:
     """A running bench."""
     servers: dict[str, Server] = {}
@@ -287,18 +298,18 @@ async def gateway(
         return servers[spec.name].open(receiver)
 
     class Sink:
-        def server_said(self, worker: Worker, method: str, params: Raw) -> None:
-            bench.gateway.server_said(worker, method, params)
+        def server_said(self, worker: Worker, client: Client, method: str, params: Raw) -> None:
+            bench.gateway.server_said(worker, client, method, params)
 
         def server_asked(
             self, worker: Worker, client: Client, mid: bytes, method: str, params: Raw, current: int | None
         ) -> bool:
             return bench.gateway.server_asked(worker, client, mid, method, params, current)
 
-    monkeypatch.setitem(transport.TRANSPORTS, "in-process", opener)
+    monkeypatch.setitem(TRANSPORTS, "in-process", opener)
     around = Surroundings(Launcher(), Batch(), dict)
     supervisor = Supervisor(around, Limiters.of(10), backoff or Backoff(attempts=0), Sink(), lambda level, text: None)
-    bench = Bench(supervisor, servers, list_wait)
+    bench = Bench(supervisor, servers, list_wait, catalog)
 
     async def follow() -> None:
         revision = 0

@@ -5,8 +5,9 @@ It must not know what is tested.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from mcphub.channel import Data
 from mcphub.sessions.http_answer import Answer
@@ -36,6 +37,8 @@ class Shelves(Server):
     ) -> None:
         super().__init__(name, era=era, **more)
         self.may_sample = sampling
+        #: Whether it answers subscriptions by itself.
+        self.takes = True
         every: Message = {"prompts": {}, "resources": {"subscribe": True}, "completions": {}}
         self._capabilities = {**self._capabilities, **(every if offers is None else offers)}
         self._lists: dict[str, Message] = {
@@ -53,10 +56,16 @@ class Shelves(Server):
         done = {"resultType": "complete"} if self._era == "modern" else {}
         if method in self._lists:
             self.result(message["id"], {**done, **self._lists[method]})
-        elif method in ("resources/subscribe", "resources/unsubscribe"):
+        elif method == "resources/unsubscribe" or (method == "resources/subscribe" and self.takes):
             self.result(message["id"], {})
+        elif method == "subscriptions/listen" and self.takes:
+            self.acknowledge(message)
         elif "method" in message:
             super()._answer(message)
+
+    def acknowledge(self, request: Message) -> None:
+        told = {"notifications": request["params"]["notifications"], "_meta": {META + "subscriptionId": request["id"]}}
+        self.notify("notifications/subscriptions/acknowledged", told)
 
     def answer(self, request: Message, **result: Any) -> None:
         done = {"resultType": "complete"} if self._era == "modern" else {}

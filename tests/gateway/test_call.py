@@ -32,6 +32,7 @@ class Agent(KeptChannel):
         self.calls: dict[bytes, AgentCall] = {}
         self.library = Library()
         self.capabilities: dict[str, Any] = {}
+        self.declares = b"{}"
         self.workspace = self.client = ""
         self.server = KeptChannel()
         self.upstream = Client(Heard())
@@ -97,7 +98,7 @@ def error(code: Any, data: Any = None) -> bytes:
     [
         (-32602, -32602, -32602),
         (-32603, -32603, -32603),
-        (-32601, -32601, -32601),
+        (-32601, -32601, -32603),
         (-32021, -32021, -32021),
         (-32002, -32002, -32602),
         (-32001, -32001, -32603),
@@ -209,3 +210,23 @@ async def test_the_loss_of_a_connection_with_calls_in_flight() -> None:
     agent = Agent()
     agent.upstream.lost("the server exited with code 3")
     assert "lost during do it: the server exited with code 3" in agent.only()["error"]["message"]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_sent_on_another_connection(era: str) -> None:
+    """A call that was held for a session goes on in the era of the connection it gets, with the token of its id there;
+    its answer, and its end, are that connection's."""
+    agent = Agent(RequestMeta(progress_token=b'"p"', carried=b'"traceparent":"00-1"'))
+    wire, other = KeptChannel(), Client(Heard())
+    other.use(wire)
+    other.era = era  # type: ignore[assignment]
+    other.continue_after(6)
+    agent.call.resend(other, "tools/call", Raw(b'{"name":"do it","arguments":{"a":1},"_meta":{"progressToken":1}}'))
+    [sent] = wire.sent
+    assert (sent["id"], sent["method"]) == (7, "tools/call")
+    meta = sent["params"].pop("_meta")
+    assert sent["params"] == {"name": "do it", "arguments": {"a": 1}}
+    assert (meta["progressToken"], meta["traceparent"]) == (7, "00-1")
+    assert ("io.modelcontextprotocol/protocolVersion" in meta) == (era == "modern")
+    agent.call.withdraw("enough")
+    assert wire.sent[-1]["params"]["requestId"] == 7 and len(agent.server.frames) == 1

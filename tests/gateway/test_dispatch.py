@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from mcphub.catalog.cache import Catalog
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.machine import Failed, Pending
 from mcphub.gateway import dispatch as module
@@ -545,12 +546,73 @@ async def test_too_many_lists_at_once(bench: Bench, monkeypatch: pytest.MonkeyPa
     assert [len(agent.answers(mid)) for mid in range(5)] == [1] * 5
 
 
-@pytest.mark.parametrize("cursor", ["", "x", 5, {}, False])
-async def test_a_cursor(bench: Bench, cursor: Any) -> None:
-    """There is one page; a cursor was not given out by mcphub. null is none."""
+@pytest.mark.parametrize("cursor", ["", "x", 5, {}, False, "A" * 24])
+@pytest.mark.parametrize("method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"])
+async def test_a_cursor_that_is_none(bench: Bench, cursor: Any, method: str) -> None:
+    """One that mcphub has not given out is refused, in words that say what to do; null is none at all."""
     agent = bench.agent().initialize()
-    assert agent.error("tools/list", {"cursor": cursor})[0] == -32602
-    assert agent.one("tools/list", {"cursor": None})["result"] == {"tools": []}
+    code, text = agent.error(method, {"cursor": cursor})
+    assert code == -32602 and f"ask {method} again without a cursor" in text
+    assert [*agent.one(method, {"cursor": None})["result"].values()] == [[]]
+
+
+async def test_pages(nothing_is_left: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Obligation 60: a list of several pages is whole, in both eras and over several connections; each page is the same
+    bytes every time; after a change, its cursors are nothing."""
+    async with gateway(monkeypatch, catalog=Catalog(page_bytes=1024)) as bench:
+        await bench.up(server := Server("s", tools=tuple(f"t{n:03}" for n in range(100))))
+        old, new = bench.agent().initialize(), bench.agent()
+        for ask in (lambda params: old.one("tools/list", params), lambda params: new.modern("tools/list", params)[0]):
+            pages = [ask({})]
+            while cursor := pages[-1]["result"].get("nextCursor"):
+                params = {"cursor": cursor}
+                pages.append(ask(params))
+                assert ask(params)["result"]["tools"] == pages[-1]["result"]["tools"]
+            assert len(pages) > 3
+            assert "nextCursor" not in pages[-1]["result"]
+            names = [tool["name"] for page in pages for tool in page["result"]["tools"]]
+            assert names == [f"mcp__s__t{n:03}" for n in range(100)]
+        assert bench.agent().initialize().one("tools/list", params)["result"]["tools"]
+        assert old.error("prompts/list", params)[0] == -32602
+        server.tools = ("other",)
+        server.notify(CHANGED, {})
+        await bench.until(lambda: len(bench.worker(server).tools) == 1)
+        bench.gateway.refresh()
+        assert old.error("tools/list", params)[0] == -32602
+        assert old.tools() == ["mcp__s__other"]
+
+
+async def test_how_long_a_list_may_be_kept(bench: Bench) -> None:
+    """Obligation 57: the least of what the servers said, falling with time; what a workspace sees is never public."""
+
+    def kept(workspace: str = "") -> tuple[int, str]:
+        result = bench.agent(workspace).modern("tools/list")[0]["result"]
+        return result["ttlMs"], result["cacheScope"]
+
+    a, b = Server("a", era="modern"), Server("b", era="modern")
+    a.beside = {"ttlMs": 5000, "cacheScope": "public"}
+    b.beside = {"ttlMs": 90_000, "cacheScope": "public"}
+    await bench.up(a, b)
+    first = kept()
+    assert 4000 < first[0] <= 5000 and first[1] == "public"
+    assert kept("/w")[1] == "private"
+    while kept()[0] >= first[0]:  # noqa: ASYNC110  (it falls with the clock)
+        await anyio.sleep(0.001)
+    a.beside = {"ttlMs": 70_000, "cacheScope": "private"}
+    a.notify(CHANGED, {})
+    await bench.until(lambda: bench.worker(a).fresh["tools/list"].public is False)
+    await bench.until(lambda: kept()[0] > 5000)
+    assert 50_000 < kept()[0] <= 60_000 and kept()[1] == "private"
+    b.refuses = True
+    b.lose("gone")
+    await bench.until(lambda: kept()[0] == 0)
+
+
+async def test_a_legacy_list_may_be_kept(bench: Bench) -> None:
+    """A server of the older era that tells of changes has the hub's word, and is never public."""
+    await bench.up(Server("s"))
+    result = bench.agent().modern("tools/list")[0]["result"]
+    assert (result["ttlMs"], result["cacheScope"]) == (60_000, "private")
 
 
 # --- changes ----------------------------------------------------------------------------------------------------------

@@ -186,10 +186,16 @@ async def test_prompts_and_resources_have_rounds(
 async def test_an_agent_of_an_older_protocol(
     shelves: Bench, server: Shelves, method: str, params: dict[str, str]
 ) -> None:
-    """Its request fails, and the text says why."""
+    """Its request fails, and the text says why; the same where the server does not even ask."""
     agent = legacy(shelves)
     agent.ask(method, params, id=1)
     server.result((await server.got(method))["id"], {"resultType": "input_required", "inputRequests": {"k": QUESTION}})
     error = agent.answers(1)[0]["error"]
     assert error["code"] == -32603
     assert "asks for input, which cannot be carried to an agent of an older protocol yet" in error["message"]
+    agent.ask(method, params, id=2)
+    server.refuse(await server.got(method, 2), -32021, "you did not declare elicitation", requiredCapabilities={})
+    error = agent.answers(2)[0]["error"]
+    assert error["code"] == -32603
+    assert error["message"].startswith("the server s asks for input, which cannot be carried")
+    assert error["message"].endswith("you did not declare elicitation")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from mcphub.gateway import watching
 from mcphub.sessions.http_session import Exchange
@@ -20,19 +21,38 @@ UPDATED = watching.UPDATED
 SUBSCRIPTION = META + "subscriptionId"
 
 
-def listen(agent: Agent, uris: Any, id: Any = "l") -> Message:
-    """The filter of the acknowledgement."""
+def listening(uris: Any) -> Message:
+    return {"notifications": {"resourceSubscriptions": uris}}
+
+
+async def first(agent: Agent, ask: Callable[..., Any], *request: Any, id: Any) -> Message:
+    """The first message that comes after a request was sent."""
     before = len(agent.got)
-    agent.modern("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}}, id=id)
-    [told] = agent.got[before:]
+    ask(*request, id=id)
+    await filled(agent.got, before + 1)
+    found: Message = agent.got[before]
+    return found
+
+
+async def filled(got: list[Any], number: int) -> None:
+    with anyio.fail_after(5):
+        while len(got) < number:
+            await anyio.lowlevel.checkpoint()
+
+
+async def listen(agent: Agent, uris: Any, id: Any = "l") -> Message:
+    """The filter of the acknowledgement."""
+    told = await first(agent, agent.modern, "subscriptions/listen", listening(uris), id=id)
     assert told["method"] == "notifications/subscriptions/acknowledged"
     assert told["params"]["_meta"][SUBSCRIPTION] == id
     found: Message = told["params"]["notifications"]
     return found
 
 
-def subscribe(agent: Agent, uri: str, method: str = "subscribe") -> Message:
-    return agent.one(f"resources/{method}", {"uri": uri}, id=f"{method} {uri}")
+async def subscribe(agent: Agent, uri: str, method: str = "subscribe") -> Message:
+    answer = await first(agent, agent.ask, f"resources/{method}", {"uri": uri}, id=f"{method} {uri}")
+    assert answer["id"] == f"{method} {uri}"
+    return answer
 
 
 def uris(agent: Agent) -> list[str]:
@@ -43,16 +63,16 @@ async def test_counted_on_a_legacy_server(shelves: Bench) -> None:
     """Obligation 66: two agents are one subscription there, which ends when both have left it."""
     await shelves.up(server := Shelves("s"))
     one, two = legacy(shelves), shelves.agent()
-    assert subscribe(one, "mcphub://s/x:1")["result"] == {}
-    assert subscribe(one, "x:1")["result"] == {}
-    assert listen(two, ["mcphub://s/x:1"]) == {"resourceSubscriptions": ["mcphub://s/x:1"]}
+    assert (await subscribe(one, "mcphub://s/x:1"))["result"] == {}
+    assert (await subscribe(one, "x:1"))["result"] == {}
+    assert await listen(two, ["mcphub://s/x:1"]) == {"resourceSubscriptions": ["mcphub://s/x:1"]}
     assert [m["params"] for m in server.of("resources/subscribe")] == [{"uri": "x:1"}]
     server.notify(UPDATED, {"uri": "x:1"})
     server.notify(UPDATED, {"uri": "x:1/part"})
     assert uris(one) == uris(two) == ["mcphub://s/x:1", "mcphub://s/x:1/part"]
     assert all(told["params"]["_meta"] == {SUBSCRIPTION: "l"} for told in two.of(UPDATED))
     assert all("_meta" not in told["params"] for told in one.of(UPDATED))
-    assert subscribe(one, "mcphub://s/x:1", "unsubscribe")["result"] == {}
+    assert (await subscribe(one, "mcphub://s/x:1", "unsubscribe"))["result"] == {}
     assert server.of("resources/unsubscribe") == []
     server.notify(UPDATED, {"uri": "x:1"})
     assert len(uris(one)) == 2 and len(uris(two)) == 3
@@ -66,8 +86,8 @@ async def test_counted_on_a_modern_server(shelves: Bench) -> None:
     """There it is one listen request, cancelled when the last agent is gone."""
     await shelves.up(server := Shelves("s", era="modern"))
     agents = [legacy(shelves), shelves.agent()]
-    subscribe(agents[0], "x:1")
-    listen(agents[1], ["x:1", "x:1"])
+    await subscribe(agents[0], "x:1")
+    await listen(agents[1], ["x:1", "x:1"])
     wanted = [m for m in server.of("subscriptions/listen") if "resourceSubscriptions" in m["params"]["notifications"]]
     [request] = wanted
     assert request["params"]["notifications"] == {"resourceSubscriptions": ["x:1"]}
@@ -83,10 +103,10 @@ async def test_what_nobody_can_tell_of(shelves: Bench) -> None:
     await shelves.up(Shelves("a"), Shelves("b"), none := Shelves("c", offers={"resources": {}}, resources=("c:1",)))
     agent = legacy(shelves)
     for uri in ("nope:", "x:1", "mcphub://c/c:1", "c:1", "mcphub://d/x:1", "", "x" * 100_000):
-        error = subscribe(agent, uri)["error"]
+        error = (await subscribe(agent, uri))["error"]
         assert error["code"] == -32602 and error["data"]["dev.mcphub/error"]["kind"] == "not_subscribable"
     asked = ["nope:", "x:1", "mcphub://a/x:1", "mcphub://c/c:1", 5, None, ["x"], {}]
-    assert listen(agent, asked) == {"resourceSubscriptions": ["mcphub://a/x:1"]}
+    assert await listen(agent, asked) == {"resourceSubscriptions": ["mcphub://a/x:1"]}
     assert none.of("resources/subscribe") == []
 
 
@@ -103,16 +123,16 @@ async def test_params_that_are_none(shelves: Bench, params: Any) -> None:
 async def test_filters_that_are_none(shelves: Bench, asked: Any) -> None:
     """They ask for nothing."""
     await shelves.up(Shelves("s"))
-    assert listen(shelves.agent(), asked) == {}
+    assert await listen(shelves.agent(), asked) == {}
 
 
 async def test_ending_what_there_is_not(shelves: Bench) -> None:
     """It is no error, and ends nobody else's."""
     await shelves.up(server := Shelves("s"))
     one, two = legacy(shelves), legacy(shelves)
-    subscribe(one, "x:1")
+    await subscribe(one, "x:1")
     for uri in ("x:1", "mcphub://s/x:1", "nope:"):
-        assert subscribe(two, uri, "unsubscribe")["result"] == {}
+        assert (await subscribe(two, uri, "unsubscribe"))["result"] == {}
     assert server.of("resources/unsubscribe") == []
 
 
@@ -121,13 +141,13 @@ async def test_ending_by_either_uri(shelves: Bench) -> None:
     await shelves.up(one := Shelves("a"), two := Shelves("b"))
     agent = legacy(shelves)
     for server in ("a", "b"):
-        subscribe(agent, f"mcphub://{server}/x:1")
-    subscribe(agent, "x:1", "unsubscribe")
+        await subscribe(agent, f"mcphub://{server}/x:1")
+    await subscribe(agent, "x:1", "unsubscribe")
     assert one.of("resources/unsubscribe") == two.of("resources/unsubscribe") == []
     shelves.visible = lambda workspace: {"b": two.spec.key()}
     shelves.gateway.refresh()
-    subscribe(agent, "mcphub://a/x:1", "unsubscribe")
-    subscribe(agent, "x:1", "unsubscribe")
+    await subscribe(agent, "mcphub://a/x:1", "unsubscribe")
+    await subscribe(agent, "x:1", "unsubscribe")
     assert len(one.of("resources/unsubscribe")) == len(two.of("resources/unsubscribe")) == 1
 
 
@@ -136,7 +156,7 @@ async def test_notifications_that_are_none(shelves: Bench, params: Any) -> None:
     """They reach nobody and are counted."""
     await shelves.up(server := Shelves("s"))
     agent = legacy(shelves)
-    subscribe(agent, "x:1")
+    await subscribe(agent, "x:1")
     server.notify(UPDATED, params)
     assert uris(agent) == [] and shelves.gateway.counters["dropped_notifications"] == 1
 
@@ -147,10 +167,10 @@ async def test_a_uri_that_nobody_asked_for(shelves: Bench) -> None:
     agent = legacy(shelves)
     server.notify(UPDATED, {"uri": "x:1"})
     assert uris(agent) == []
-    subscribe(agent, "x:1")
+    await subscribe(agent, "x:1")
     server.notify(UPDATED, {"uri": "z:9"})
     assert uris(agent) == ["mcphub://s/z:9"]
-    subscribe(agent, "y:1")
+    await subscribe(agent, "y:1")
     server.notify(UPDATED, {"uri": "z:9"})
     assert uris(agent) == ["mcphub://s/z:9"]
 
@@ -160,8 +180,8 @@ async def test_a_gap(shelves: Bench, era: str) -> None:
     """Obligation 67: after a restart each URI is subscribed to again, and told of once."""
     await shelves.up(server := Shelves("s", era=era, resources=("x:1", "y:1")))
     one, two = legacy(shelves), shelves.agent()
-    subscribe(one, "x:1")
-    listen(two, ["x:1", "y:1"])
+    await subscribe(one, "x:1")
+    await listen(two, ["x:1", "y:1"])
     server.messages.clear()
     await restarted(shelves, server)
     await shelves.until(lambda: len(uris(two)) == 2)
@@ -181,7 +201,7 @@ async def test_a_listen_that_the_server_ends(shelves: Bench) -> None:
     await shelves.up(server := Shelves("s", era="modern"))
     agent = legacy(shelves)
     before = len(server.of("subscriptions/listen"))
-    subscribe(agent, "x:1")
+    await subscribe(agent, "x:1")
     request = await server.got("subscriptions/listen", before + 1)
     server.result(request["id"], {"resultType": "complete"})
     with anyio.fail_after(5):
@@ -197,9 +217,9 @@ async def test_only_so_many(shelves: Bench, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(watching, "MAX_WATCHED", 2)
     await shelves.up(Shelves("s"))
     one, two = legacy(shelves), legacy(shelves)
-    assert ["error" in subscribe(one, f"mcphub://s/{n}") for n in range(3)] == [False, False, True]
-    assert "error" not in subscribe(two, "mcphub://s/9")
-    assert listen(shelves.agent(), [f"mcphub://s/{n}" for n in range(9)]) == {
+    assert ["error" in (await subscribe(one, f"mcphub://s/{n}")) for n in range(3)] == [False, False, True]
+    assert "error" not in (await subscribe(two, "mcphub://s/9"))
+    assert await listen(shelves.agent(), [f"mcphub://s/{n}" for n in range(9)]) == {
         "resourceSubscriptions": ["mcphub://s/0", "mcphub://s/1"]
     }
 
@@ -208,7 +228,7 @@ async def test_a_changed_entry(shelves: Bench) -> None:
     """The instance that takes its place is watched instead, and what may have been missed is told of."""
     await shelves.up(server := Shelves("s"))
     agent = legacy(shelves)
-    subscribe(agent, "x:1")
+    await subscribe(agent, "x:1")
     old = server.spec.key()
 
     class Changed(Shelves):
@@ -232,8 +252,97 @@ async def test_a_request_that_stands_for_an_agent(shelves: Bench) -> None:
     sent = Sent()
     line = {"jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": {"uri": "x:1"}}
     Exchange(agent.session, sent).frame(memoryview(json.dumps(line).encode()))
-    assert len(sent.got) == 1
+    await filled(sent.got, 1)
     server.notify(UPDATED, {"uri": "x:1"})
     assert uris(agent) == ["mcphub://s/x:1"] and len(sent.got) == 1
     agent.leave()
     assert len(server.of("resources/unsubscribe")) == 1
+
+
+# -- an agent is told that it has subscribed once the server has said so
+
+
+async def begun(server: Shelves, agent: Agent, era: str) -> Message:
+    """A subscription that the server has and has not answered; its agent waits."""
+    server.takes = False
+    if era == "legacy":
+        assert agent.ask("resources/subscribe", {"uri": "x:1"}, id="s") == []
+        return await server.got("resources/subscribe")
+    before = len(server.of("subscriptions/listen"))
+    assert agent.modern("subscriptions/listen", listening(["x:1"]), id="s") == []
+    return await server.got("subscriptions/listen", before + 1)
+
+
+def take(server: Shelves, request: Message) -> None:
+    if request["method"] == "resources/subscribe":
+        server.result(request["id"], {})
+    else:
+        server.acknowledge(request)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_answer_waits_for_the_server(shelves: Bench, era: str) -> None:
+    """What changes after an agent was told that it watches is told: the server's word comes first."""
+    await shelves.up(server := Shelves("s", era=era))
+    agent = legacy(shelves) if era == "legacy" else shelves.agent()
+    before = len(agent.got)
+    request = await begun(server, agent, era)
+    take(server, request)
+    assert len(agent.got) == before + 1
+    other = legacy(shelves)
+    assert other.one("resources/subscribe", {"uri": "x:1"})["result"] == {}  # nothing is waited for twice
+
+
+@pytest.mark.parametrize("how", ["refuse", "leave out"])
+async def test_the_answer_of_a_server_that_does_not_take_it(
+    shelves: Bench, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """One that refuses, or does not answer, holds nobody."""
+    monkeypatch.setattr(watching, "TAKEN", 60.0 if how == "refuse" else 0.01)
+    await shelves.up(server := Shelves("s"))
+    agent = legacy(shelves)
+    before = len(agent.got)
+    request = await begun(server, agent, "legacy")
+    if how == "refuse":
+        server.refuse(request, -32603, "not now")
+    await filled(agent.got, before + 1)
+    assert agent.got[before]["result"] == {}
+
+
+async def test_a_change_before_the_acknowledgement(shelves: Bench) -> None:
+    """It is told after it: the acknowledgement is the first message of a listen."""
+    await shelves.up(server := Shelves("s", era="modern"))
+    first, agent = legacy(shelves), shelves.agent()
+    server.takes = False
+    first.ask("resources/subscribe", {"uri": "x:1"})
+    request = server.of("subscriptions/listen")[-1]
+    agent.modern("subscriptions/listen", listening(["x:1"]), id="s")
+    server.notify(UPDATED, {"uri": "x:1"})
+    assert agent.got == []
+    take(server, request)
+    assert [m["method"] for m in agent.got] == ["notifications/subscriptions/acknowledged", UPDATED]
+    assert uris(first) == ["mcphub://s/x:1"]
+
+
+@pytest.mark.parametrize("how", ["cancel", "leave"])
+async def test_the_end_of_what_has_not_begun(shelves: Bench, how: str) -> None:
+    """Who takes it back, or leaves, is told nothing; the server's subscription ends."""
+    await shelves.up(server := Shelves("s", era="modern"))
+    agent = shelves.agent()
+    request = await begun(server, agent, "modern")
+    if how == "cancel":
+        agent.notify("notifications/cancelled", {"requestId": "s"})
+    else:
+        agent.leave()
+    assert [m["params"]["requestId"] for m in server.of("notifications/cancelled")] == [request["id"]]
+    take(server, request)
+    assert agent.got == []
+
+
+async def test_an_id_that_has_not_begun(shelves: Bench) -> None:
+    """It is in flight: a second request under it is refused."""
+    await shelves.up(server := Shelves("s", era="modern"))
+    agent = shelves.agent()
+    await begun(server, agent, "modern")
+    [refused] = agent.modern("subscriptions/listen", listening([]), id="s")
+    assert refused["error"]["code"] == -32600

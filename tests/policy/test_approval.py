@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from mcphub.config.parse import Context, EnvFile, parse_file
+from mcphub.config.document import parse_file
+from mcphub.config.entries.context import Context, EnvFile
 from mcphub.config.resolve import Resolved, resolve
 from mcphub.policy.approval import Approval, Subject, approval_item, decide, detail, subject
 from mcphub.spec import Scope

@@ -70,8 +70,8 @@ class House:
     def log(self, level: str, text: str) -> None:
         self.logged.append(f"{level}: {text}")
 
-    def server_said(self, worker: Worker, method: str, params: Raw) -> None:
-        self.gateway.server_said(worker, method, params)
+    def server_said(self, worker: Worker, client: Client, method: str, params: Raw) -> None:
+        self.gateway.server_said(worker, client, method, params)
 
     def server_asked(
         self, worker: Worker, client: Client, mid: bytes, method: str, params: Raw, current: int | None

@@ -29,7 +29,7 @@ async def test_an_agent_is_there_while_it_asks() -> None:
     presence = Presence()
     with anyio.fail_after(5):
         assert await presence.until_idle(0.01) == "idle"
-        with presence.request():
+        with presence:
             assert [presence.idle_since] == [None]
             with anyio.move_on_after(0.05):
                 await presence.until_idle(0.01)

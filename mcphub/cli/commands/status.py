@@ -142,6 +142,7 @@ def detail(server: ServerStatus, home: str) -> str:
         ("capabilities", output.json_text(server["capabilities"], compact=True) if server["capabilities"] else ""),
         ("tools", "" if server["tools"] is None else str(server["tools"])),
         ("in flight", str(server["calls_in_flight"] or "")),
+        ("sessions", str(server["further_sessions"] or "")),
         ("counters", ", ".join(f"{key} {count}" for key, count in server["counters"].items())),
         *(("warning", warning) for warning in server["warnings"]),
     ]

@@ -67,6 +67,7 @@ def test_everything_about_one(place: Place, hub: CannedHub, portal: BlockingPort
             capabilities={"tools": {"listChanged": True}},
             counters={"calls": 3, "errors": 1},
             calls_in_flight=1,
+            further_sessions=2,
             workspace="/w",
         )
     ]
@@ -84,6 +85,7 @@ github
   server        gh 2
   capabilities  {"tools": {"listChanged": true}}
   in flight     1
+  sessions      2
   counters      calls 3, errors 1
   warning       odd schema
   last error    spawn exited, exit status 127, 2026-08-01T12:00:00Z
