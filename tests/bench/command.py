@@ -21,14 +21,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from . import goals, load, neighbours, peers, scale, startup, targets
+from . import features, goals, http_load, load, neighbours, peers, scale, startup, targets
 from .report import Report, write_markdown
 from .running import Running, say
 from .wire import BenchError
 
-SECTIONS = ("load", "startup", "neighbours", "scale")
-#: The peer is not ours to install everywhere; without it goal 6 stays open and nothing is wrong.
-OPTIONAL = ("6 c64", "6 c1")
+SECTIONS = ("load", "http", "startup", "neighbours", "scale", "features")
+#: The peers are not ours to install everywhere; without them these goals stay open and nothing is wrong.
+OPTIONAL = ("6 c64", "6 c1", "19 c1", "19 c8", "19 c64", "19 best")
 
 
 class OutOfTime(BaseException):
@@ -74,7 +74,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="seconds of each load phase (default 0.6)")
     parser.add_argument("--only", default=",".join(SECTIONS), help="some of: %(default)s")
     parser.add_argument("--mcphub", type=Path, help="the program (default: the one beside this interpreter)")
-    parser.add_argument("--no-install", action="store_true", help="do not install the peer of goal 6")
+    parser.add_argument("--no-install", action="store_true", help="do not install the peers of goals 6 and 19")
     parser.add_argument("--limit", type=int, default=900, help="seconds after which the run ends with what it has")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every round's figures")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the report, between FILE's marks")
@@ -136,6 +136,51 @@ def load_section(folder: Path, program: Path, plan: Plan, install: bool, collect
     )
 
 
+def http_section(folder: Path, program: Path, plan: Plan, install: bool, collected: Collected) -> None:
+    """Goals 19 and 20."""
+    wanted = [
+        targets.asgi_relay(folder, "legacy"),
+        targets.mcphub_http(folder / "http", program, "legacy"),
+        targets.asgi_relay(folder, "modern"),
+        targets.mcphub_http(folder / "http-modern", program, "modern"),
+    ]
+    missing: dict[str, str] = {}
+    try:
+        wanted.append(targets.mcp_proxy(folder, peers.mcp_proxy(install)))
+    except BenchError as error:
+        missing["mcp-proxy (PyPI)"] = str(error)
+    try:
+        modules = peers.node_gateways(install)
+        wanted += [targets.mcp_proxy_npm(folder, modules), targets.supergateway(folder, modules)]
+        wanted.append(targets.mcp_hub(folder, modules))
+    except BenchError as error:
+        missing |= {name: str(error) for name in http_load.PEERS[1:]}
+    for name, why in missing.items():
+        say(f"  {name} is left out: {why}")
+    with ExitStack() as stack:
+        running = [one for one in (start(stack, target) for target in wanted) if one is not None]
+        results = http_load.run(running, plan.rounds, plan.seconds)
+    collected.add(
+        "HTTP endpoint",
+        {name: dataclasses.asdict(result) for name, result in results.items()},
+        http_load.endpoint_figures(results, missing),
+        http_load.endpoint_tables(results, missing),
+    )
+    found = http_load.upstream(folder, program, plan.rounds, plan.seconds)
+    collected.add(
+        "HTTP servers",
+        dataclasses.asdict(found),
+        http_load.upstream_figures(found),
+        http_load.upstream_tables(found),
+    )
+
+
+def features_section(folder: Path, program: Path, plan: Plan, collected: Collected) -> None:
+    """What the features cost; no goal."""
+    found = features.run(folder / "f", program, plan.rounds, plan.seconds)
+    collected.add("Features", dataclasses.asdict(found), {}, features.tables(found))
+
+
 def small_sections(folder: Path, program: Path, plan: Plan, sections: Sequence[str], collected: Collected) -> None:
     """Goals 10, 11, 17, 18 and the flood, on one gateway of two servers."""
     with ExitStack() as stack:
@@ -176,12 +221,18 @@ def measure(options: argparse.Namespace, plan: Plan, program: Path, collected: C
         if "load" in sections:
             say("load")
             load_section(folder, program, plan, not options.no_install, collected)
+        if "http" in sections:
+            say("http")
+            http_section(folder, program, plan, not options.no_install, collected)
         if "startup" in sections or "neighbours" in sections:
             say("start-up and neighbours")
             small_sections(folder, program, plan, sections, collected)
         if "scale" in sections:
             say("many servers")
             scale_section(folder, program, plan, collected)
+        if "features" in sections:
+            say("features")
+            features_section(folder, program, plan, collected)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

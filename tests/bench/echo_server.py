@@ -2,11 +2,13 @@
 
 It must not know the gateways in front of it, nor import what `python -I -S` does not have.
 
-    python -I -S echo_server.py [--name NAME] [--tools N]
+    python -I -S echo_server.py [--name NAME] [--tools N] [--legacy]
 
-Tools: `echo {text}` gives the text; `blob {size}` gives SIZE bytes of text; `rows {size}` gives about SIZE bytes of
-structured rows; `sleep {ms}` answers later and out of order; `flood {seconds, kind}` writes lines that nobody asked for
-(kind `progress`: notifications of an unknown token, `junk`: no JSON at all) and then answers; fillers up to N tools.
+With `--legacy` it knows nothing of the modern era. Tools: `echo {text}` gives the text; `link {uri}` gives a link to
+it; `progress {text}` tells its progress once, to whoever asked for it, and gives the text; `blob {size}` gives SIZE
+bytes of text; `rows {size}` gives about SIZE bytes of structured rows; `sleep {ms}` answers later and out of order;
+`flood {seconds, kind}` writes lines that nobody asked for (kind `progress`: notifications of an unknown token, `junk`:
+no JSON at all) and then answers; fillers up to N tools.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"]
 MODERN_KEY = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = {"tools": {"listChanged": True}}
+PROGRESS = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}\n'
 FLOODS = {
     "progress": b'{"jsonrpc":"2.0","method":"notifications/progress",'
     b'"params":{"progressToken":"nobody","progress":1}}\n' * 500,
@@ -41,7 +44,7 @@ def describe(name: str, properties: dict[str, Any], description: str) -> dict[st
 
 
 def tools(count: int) -> list[dict[str, Any]]:
-    """The five working tools and as many plausible fillers as make COUNT; never fewer than `echo`, `blob`, `sleep`."""
+    """The seven working tools and as many plausible fillers as make COUNT; never fewer than `echo`, `blob`, `sleep`."""
     listed = [
         describe("echo", {"text": {"type": "string"}}, "Return the text."),
         describe("blob", {"size": {"type": "integer"}}, "Return SIZE bytes of text."),
@@ -52,6 +55,8 @@ def tools(count: int) -> list[dict[str, Any]]:
             {"seconds": {"type": "number"}, "kind": {"type": "string", "enum": list(FLOODS)}},
             "Write lines that nobody asked for, then answer.",
         ),
+        describe("link", {"uri": {"type": "string"}}, "Return a link to URI."),
+        describe("progress", {"text": {"type": "string"}}, "Tell the progress once, then return the text."),
     ]
     filler = {
         "path": {"type": "string", "description": "The path to work on, absolute or relative."},
@@ -80,15 +85,18 @@ def rows(size: int) -> str:
 class EchoServer:
     """Answers one message at a time; the work of a large result is done once and kept."""
 
-    def __init__(self, name: str, count: int) -> None:
+    def __init__(self, name: str, count: int, legacy: bool = False) -> None:
+        self.legacy = legacy
         self.info = {"name": name, "version": "1.0.0"}
         self.listing = dumps({"tools": tools(count)})[:-1]
         self.large: dict[tuple[str, int], str] = {}
 
     def result_of(self, name: str, arguments: dict[str, Any]) -> str:
         """A tool's result, its closing brace still missing."""
-        if name == "echo":
+        if name in ("echo", "progress"):
             return '{"content":[{"type":"text","text":' + quote(arguments.get("text", "")) + "}]"
+        if name == "link":
+            return '{"content":[{"type":"resource_link","name":"x","uri":' + quote(arguments.get("uri", "")) + "}]"
         if name in ("blob", "rows"):
             key = (name, int(arguments["size"]))
             if key not in self.large:
@@ -98,20 +106,23 @@ class EchoServer:
         return '{"content":[{"type":"text","text":"ok"}]'
 
     def answer(self, message: dict[str, Any]) -> tuple[str | None, float, str]:
-        """The reply line without its end (None: a notification), the seconds it waits, and what flood comes first."""
+        """The reply without its line's end (None: a notification), the seconds it waits, and what flood comes first."""
         method, request_id = message.get("method"), message.get("id")
         if method is None or request_id is None:
             return None, 0.0, ""
         params = message.get("params") or {}
-        modern = MODERN_KEY in (params.get("_meta") or ())
+        meta = params.get("_meta") or {}
+        modern = MODERN_KEY in meta and not self.legacy
         tail = ',"resultType":"complete"}' if modern else "}"
-        delay, flood = 0.0, ""
+        delay, flood, first = 0.0, "", ""
         if method == "tools/call":
             name, arguments = str(params.get("name")), params.get("arguments") or {}
             if name == "sleep":
                 delay = float(arguments.get("ms", 0)) / 1000.0
             elif name == "flood":
                 delay, flood = float(arguments["seconds"]), arguments["kind"]
+            elif name == "progress" and "progressToken" in meta:
+                first = PROGRESS % dumps(meta["progressToken"])
             result = self.result_of(name, arguments) + tail
         elif method == "tools/list":
             result = self.listing + (',"ttlMs":60000,"cacheScope":"private"' if modern else "") + tail
@@ -119,7 +130,7 @@ class EchoServer:
             asked = params.get("protocolVersion")
             version = asked if asked in VERSIONS[1:] else VERSIONS[1]
             result = dumps({"protocolVersion": version, "capabilities": CAPABILITIES, "serverInfo": self.info})
-        elif method == "server/discover":
+        elif method == "server/discover" and not self.legacy:
             result = dumps(
                 {
                     "supportedVersions": VERSIONS,
@@ -135,7 +146,7 @@ class EchoServer:
         else:
             error = '"error":{"code":-32601,"message":"Method not found"}'
             return f'{{"jsonrpc":"2.0","id":{dumps(request_id)},{error}}}', 0.0, ""
-        return f'{{"jsonrpc":"2.0","id":{dumps(request_id)},"result":{result}}}', delay, flood
+        return f'{first}{{"jsonrpc":"2.0","id":{dumps(request_id)},"result":{result}}}', delay, flood
 
 
 def write(data: bytes) -> None:
@@ -197,6 +208,6 @@ def option(name: str, default: str) -> str:
 
 if __name__ == "__main__":
     try:
-        serve(EchoServer(option("--name", "echo"), int(option("--tools", "5"))))
+        serve(EchoServer(option("--name", "echo"), int(option("--tools", "5")), "--legacy" in sys.argv))
     except (KeyboardInterrupt, BrokenPipeError):
         pass

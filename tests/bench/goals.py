@@ -58,6 +58,13 @@ GOALS = (
     Goal("16", "bridge process per agent, RSS", " MiB", "most", 14, 11.5),
     Goal("17", "`mcphub status`, of `python -I -c pass`", "x", "most", 4, 2.5),
     Goal("18", "`mcphub connect`, spawn to first tools/list, of the floor's bridge", "x", "most", 2, 1.3),
+    Goal("19 c1", "HTTP endpoint, calls/s, 100 B, c=1, of mcp-proxy 0.13", "x", "least", 1.8, 2.5),
+    Goal("19 c8", "the same, c=8", "x", "least", 7, 11),
+    Goal("19 c64", "the same, c=64", "x", "least", 7, 11),
+    Goal("19 best", "the same, of the best HTTP peer, where it is nearest", "x", "least", 1, 2),
+    Goal("20 client", "HTTP client alone, CPU a request, c=32, of a hand-written one", "x", "most", 6, 2),
+    Goal("20 c1", "HTTP server, CPU a call of all of mcphub, c=1, of bare httpx2", "x", "most", 1.3, 1),
+    Goal("20 c32", "the same, c=32", "x", "most", 1.3, 1),
     Goal("21", "idle CPU with 50 servers", " ms/s", "most", 1, 0.3),
     Goal("flood", "echo p50 while another server floods, of its p50 without", "x", "most", 1.5, 1.1),
 )

@@ -13,14 +13,17 @@ from typing import Any
 from . import accounting
 from .goals import Figure, ratios
 from .running import Running, say
-from .wire import BenchError, closed_loop
+from .wire import BenchError, Client, closed_loop
 
 UNLIMITED = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One kind of load: CONCURRENCY calls of TOOL in flight, for SHARE of the run's seconds a round."""
+    """One kind of load: CONCURRENCY calls of TOOL in flight, for SHARE of the run's seconds a round.
+
+    `tool` is a tool's own name or a method; `server` has the tool, "" = the first by name; `meta` goes with each call.
+    """
 
     name: str
     concurrency: int
@@ -30,6 +33,8 @@ class Phase:
     most_calls: int = UNLIMITED
     share: float = 1.0
     rounds: int | None = None
+    server: str = ""
+    meta: dict[str, Any] | None = None
 
 
 SMALL: dict[str, Any] = {"text": "x" * 100}
@@ -67,18 +72,19 @@ class TargetLoad:
     processes: int = 0
 
 
-def measure(running: Running, phase: Phase, seconds: float) -> Sample:
-    """One round. Raises BenchError when a call fails."""
+def measure(running: Running, phase: Phase, seconds: float, client: Client | None = None) -> Sample:
+    """One round, by CLIENT if not by the target's first. Raises BenchError when a call fails."""
     before = running.tree()
     gateway_ns, server_ns = accounting.cpu_ns(before.gateway), accounting.cpu_ns(before.servers)
     latencies, elapsed_ns = closed_loop(
-        running.client,
-        running.tool(phase.tool),
+        client or running.client,
+        phase.tool if "/" in phase.tool else running.tool(phase.tool, phase.server or None),
         phase.arguments,
         concurrency=phase.concurrency,
         seconds=seconds,
         most_calls=phase.most_calls,
         least_bytes=phase.least_bytes,
+        meta=phase.meta,
     )
     after = running.tree()
     count = len(latencies)
@@ -205,5 +211,5 @@ def tables(results: dict[str, TargetLoad], base: str) -> list[str]:
         table("p50 / p99, us:", "p50_us", "p99_us"),
         table("CPU of the gateway's processes, us a call:", "gateway_cpu_us"),
         "Spread of the rate between the rounds, about the median:\n\n" + "\n".join(spread),
-        "Start and memory (after 8 x 5 MB in flight):\n\n" + "\n".join(memory),
+        f"Start and memory (after {names[-1] if names else 'nothing'}):\n\n" + "\n".join(memory),
     ]

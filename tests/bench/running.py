@@ -6,6 +6,7 @@ It must not measure; it says when things were ready and which processes they are
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,10 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO
+from urllib.parse import urlsplit
 
 from . import accounting
+from .http_wire import HttpClient, SseClient
 from .targets import Target
-from .wire import BenchError, StreamClient, connect_unix
+from .wire import BenchError, Client, StreamClient, connect_unix
 
 START_SECONDS = 30.0
 STOP_SECONDS = 5.0
@@ -33,7 +36,7 @@ class Running:
     def __init__(self, target: Target, want: int = 3, start_seconds: float = START_SECONDS) -> None:
         self.target = target
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.clients: list[StreamClient] = []
+        self.clients: list[Client] = []
         self.bridges: list[subprocess.Popen[bytes]] = []
         self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the target)
         self.daemon: subprocess.Popen[bytes] | None = None
@@ -69,38 +72,66 @@ class Running:
         return process
 
     def _wait_ready(self, daemon: subprocess.Popen[bytes], seconds: float) -> None:
-        ready = self.target.ready
-        if ready is None:
-            return
+        ready, url = self.target.ready, self.target.url
         end = time.monotonic() + seconds
-        while not ready.exists():  # not by connecting: the relay serves one client only
+        if url:
+            self._wait_port(daemon, url, end)
+        while ready is not None and not ready.exists():  # not by connecting: the relay serves one client only
             if daemon.poll() is not None:
                 raise BenchError(f"the daemon exited with {daemon.returncode} before it listened")
             if time.monotonic() > end:
                 raise BenchError(f"no socket {ready.name} after {seconds:.0f} s")
             time.sleep(0.002)
 
-    def attach(self) -> StreamClient:
-        """One more client, its handshake done."""
-        if self.target.client:
-            process = self._start(self.target.client, subprocess.PIPE, subprocess.PIPE)
+    def _wait_port(self, daemon: subprocess.Popen[bytes], url: str, end: float) -> None:
+        port = urlsplit(url).port
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                return
+            except OSError:
+                if daemon.poll() is not None:
+                    raise BenchError(f"the daemon exited with {daemon.returncode} before it listened") from None
+                if time.monotonic() > end:
+                    raise BenchError(f"nothing listens on port {port}") from None
+                time.sleep(0.01)
+
+    def attach(self, over: Target | None = None) -> Client:
+        """One more client, its handshake done; as OVER says, which is this target attached to in another way."""
+        target = over or self.target
+        client: Client
+        if target.url:
+            client = self._http(target)
+        elif target.client:
+            process = self._start(target.client, subprocess.PIPE, subprocess.PIPE)
             self.bridges.append(process)
             assert process.stdin is not None and process.stdout is not None
-            client = StreamClient(os.dup(process.stdout.fileno()), os.dup(process.stdin.fileno()))
+            client = StreamClient(os.dup(process.stdout.fileno()), os.dup(process.stdin.fileno()), target.era)
             process.stdout.close()
             process.stdin.close()
         else:
-            assert self.target.ready is not None
-            client = self._connect(self.target.ready)
+            assert target.ready is not None
+            client = self._connect(target.ready, target.era)
         self.clients.append(client)
         client.handshake()
         return client
 
-    def _connect(self, path: Path) -> StreamClient:
+    def _http(self, target: Target) -> Client:
+        end = time.monotonic() + START_SECONDS
+        while target.sse:  # a port that answers is not yet a stream that is served
+            try:
+                return SseClient(target.url, target.token)
+            except BenchError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.02)
+        return HttpClient(target.url, target.token, target.era)
+
+    def _connect(self, path: Path, era: str) -> StreamClient:
         end = time.monotonic() + START_SECONDS
         while True:  # the file exists from bind() on, it takes connections from listen() on
             try:
-                return connect_unix(path)
+                return connect_unix(path, era)
             except BenchError:
                 if time.monotonic() > end:
                     raise

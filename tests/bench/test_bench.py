@@ -8,11 +8,28 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from . import accounting, goals, load, neighbours, relays, report, scale, startup, targets
+from . import (
+    accounting,
+    command,
+    features,
+    goals,
+    http_load,
+    load,
+    neighbours,
+    peers,
+    relays,
+    report,
+    scale,
+    startup,
+    targets,
+)
+from .http_wire import HttpClient, messages, unchunked
 from .running import Running
 from .wire import BenchError, closed_loop, start_call, wait_reply
 
@@ -182,6 +199,109 @@ def test_neighbours_run_without_a_hub(folder: Path) -> None:
     assert found.errors == {}
     assert set(found.samples["direct"]) == {neighbours.ALONE, neighbours.SLOW, neighbours.ROWS}
     assert all(not figure.values for figure in neighbours.figures(found, "mcphub").values())
+
+
+@pytest.mark.parametrize("sse", [False, True])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_the_http_wire_reads_documents_and_events(folder: Path, sse: bool, era: str) -> None:
+    """Both forms of an answer are one reply to the load generator, in both eras, and connections are used again."""
+    with Running(targets.echo_http(folder, sse=sse)) as echo:
+        client = echo.attach(replace(echo.target, era=era))
+        assert isinstance(client, HttpClient)
+        latencies, _ = closed_loop(
+            client, "echo", load.SMALL, concurrency=3, seconds=5, most_calls=30, least_bytes=100
+        )
+        assert len(latencies) == 30
+        assert len(client.free) <= 3
+        assert bool(client.session) is (era == "legacy")
+        with pytest.raises(BenchError, match="Method not found"):
+            client.request("resources/list")
+
+
+def test_chunks_and_events_are_taken_apart() -> None:
+    """Whole chunks only, with where they end; of events the data that is JSON."""
+    data = bytearray(b"3\r\nabc\r\n2;x=y\r\nde\r\n5\r\nin")
+    assert unchunked(data, 0) == ([b"abc", b"de"], 19, False)
+    assert unchunked(data[:8] + b"0\r\n\r\n", 0) == ([b"abc"], 13, True)
+    events = b'event: endpoint\ndata: /x\n\nevent: message\ndata: {"id":1}\n\n: quiet\n\ndata:{"id":2}\n\n'
+    assert messages(events) == [b'{"id":1}', b'{"id":2}']
+
+
+def test_http_endpoints_are_measured_in_both_eras(folder: Path) -> None:
+    """The relay and mcphub answer over HTTP; the goals say which peers were not there; no process is left."""
+    program = Path(sys.executable).parent / "mcphub"
+    wanted = [
+        targets.asgi_relay(folder, "legacy"),
+        targets.mcphub_http(folder / "http", program, "legacy"),
+        targets.mcphub_http(folder / "modern", program, "modern"),
+    ]
+    with ExitStack() as stack:
+        running = [stack.enter_context(Running(target)) for target in wanted]
+        assert [len(one.tree().servers) for one in running] == [1, 1, 1]
+        results = http_load.run(running, rounds=1, seconds=0.04)
+    assert all(result.errors == {} and len(result.samples) == 3 for result in results.values())
+    missing = dict.fromkeys(http_load.PEERS, "it was not asked for")
+    figures = http_load.endpoint_figures(results, missing)
+    assert figures["19 c1"].because == "it was not asked for"
+    assert figures["19 best"].because == "no peer ran"
+    assert "supergateway: not measured, it was not asked for" in http_load.endpoint_tables(results, missing)
+    for target in wanted:
+        assert accounting.marked("XDG_RUNTIME_DIR", target.environment["XDG_RUNTIME_DIR"]) == ()
+
+
+def test_the_nearest_peer_decides() -> None:
+    """Being ahead of every peer is being ahead of the best one, in the phase where it is best."""
+    names = [http_load.SUBJECT, "supergateway", "mcp-hub"]
+    rates = {"100B c1": (3.0, 2.0, 1.0), "100B c8": (8.0, 2.0, 1.0), "100B c64": (9.0, 2.0, 6.0)}
+    results = {
+        name: load.TargetLoad(
+            0.1, {phase: [load.Sample(1, each[index], 1, 1, 1, 1)] for phase, each in rates.items()}
+        )
+        for index, name in enumerate(names)
+    }
+    assert http_load.endpoint_figures(results, {})["19 best"].values == (1.5,)
+
+
+def test_http_clients_are_measured_alone_and_in_the_gateway(folder: Path) -> None:
+    """Each client's CPU a request, and that of a gateway whose server is the same endpoint."""
+    program = Path(sys.executable).parent / "mcphub"
+    found = http_load.upstream(folder, program, rounds=1, seconds=0.04)
+    assert found.errors == {}
+    for count in http_load.CONCURRENCY:
+        assert set(found.clients[count]) == set(http_load.CLIENTS)
+        assert all(values[0] > 0 for values in found.clients[count].values())
+        assert found.gateway[count][0].gateway_cpu_us > 0
+    assert all(figure.values for figure in http_load.upstream_figures(found).values())
+    assert len(http_load.upstream_tables(found)) == 1
+
+
+def test_every_feature_is_measured_with_and_without(folder: Path) -> None:
+    """One daemon has a server and an agent of each kind; nothing of it fails, and the table has a line for each."""
+    found = features.run(folder, Path(sys.executable).parent / "mcphub", rounds=1, seconds=0.05)
+    assert found.errors == {}
+    assert set(found.samples) == {feature.name for feature in features.FEATURES}
+    table = features.tables(found)[0]
+    assert all(f"| {feature.name} | " in table for feature in features.FEATURES)
+
+
+def test_peers_that_may_not_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them and without leave to install, it is said which is missing, and nothing is fetched."""
+    monkeypatch.setenv("MCPHUB_BENCH_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(BenchError, match="mcp-proxy==0.13.0 is not installed"):
+        peers.mcp_proxy(install=False)
+    with pytest.raises(BenchError, match=r"mcp-hub@4\.2\.1 is not installed|no node"):
+        peers.node_gateways(install=False)
+    with pytest.raises(BenchError, match="cannot install nothing: there is no made"):
+        peers.installed("nothing", [tmp_path / "made"], [("true",)], install=True)
+    with pytest.raises(BenchError, match="cannot install nothing: false ended with 1"):
+        peers.installed("nothing", [tmp_path / "made"], [("false",)], install=True)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_goals_without_peers_are_optional() -> None:
+    """`--check` asks for no peer that cannot be had, and for everything else."""
+    assert set(command.OPTIONAL) == {goal.key for goal in goals.GOALS if goal.key.startswith(("6 ", "19 "))}
+    assert "http" in command.parse([]).only.split(",")
 
 
 @pytest.mark.parametrize(

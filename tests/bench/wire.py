@@ -1,6 +1,6 @@
-"""Owns the load generator's wire: newline-delimited JSON over two descriptors, one thread, about 5 us of Python a call.
+"""Owns the load generator: an MCP client of either era, its wire over two descriptors, and the closed loop of calls.
 
-It must not know which gateway answers, nor how it was started.
+It must not know which gateway answers, nor how it was started. One thread, about 5 us of Python a call.
 """
 
 from __future__ import annotations
@@ -16,6 +16,13 @@ from typing import Any
 
 REQUEST_ID = re.compile(rb'"id"\s*:\s*(\d+)')
 LEGACY_VERSION = "2025-11-25"
+#: What every modern request carries.
+MODERN_VERSION = "2026-07-28"
+MODERN_META: dict[str, Any] = {
+    "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
+    "io.modelcontextprotocol/clientInfo": {"name": "mcphub-bench", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 #: A call that nobody answers for this long fails its phase.
 STALL_SECONDS = 30.0
 
@@ -30,14 +37,117 @@ def reply_id(line: bytes) -> int | None:
     return int(found.group(1)) if found else None
 
 
-class StreamClient:
-    """An MCP client that owns its two descriptors: `start` queues, `flush` writes, `poll` gives finished (id, line)."""
+class Client:
+    """An MCP client of one era: `start` queues a message, `flush` writes, `poll` gives finished (id, reply).
 
-    def __init__(self, read_fd: int, write_fd: int) -> None:
+    How messages travel is its subclasses'. `aim` is told the method, and the tool's name, of what is started next.
+    """
+
+    version = LEGACY_VERSION
+
+    def __init__(self, era: str = "legacy") -> None:
+        self.era = era
+        self.last_id = 0
+
+    def aim(self, method: str, name: str = "") -> None:
+        """What is started from now on: a wire that says it outside the message too needs to know."""
+
+    def start(self, body: bytes) -> None:
+        """Queue one message, given without its line end."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Write what is queued, as far as the peer takes it now."""
+        raise NotImplementedError
+
+    def poll(self, timeout: float = 5.0) -> list[tuple[int, bytes]]:
+        """Wait at most TIMEOUT seconds, read once, and give the replies that are complete, in order of arrival."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give everything back; the target sees that the client has gone."""
+        raise NotImplementedError
+
+    def params(self, given: dict[str, Any]) -> dict[str, Any]:
+        """GIVEN with the `_meta` of the client's era."""
+        if self.era != "modern":
+            return given
+        return given | {"_meta": MODERN_META | given.get("_meta", {})}
+
+    def request_parts(self, method: str, params: dict[str, Any]) -> tuple[bytes, bytes]:
+        """A request, in the bytes before and after its id; `aim` is called for it."""
+        self.aim(method, str(params.get("name", "")))
+        body = json.dumps(self.params(params)).encode()
+        return b'{"jsonrpc":"2.0","id":', b',"method":"%s","params":%s}' % (method.encode(), body)
+
+    def request_line(self, method: str, params: dict[str, Any] | None = None, timeout: float = STALL_SECONDS) -> bytes:
+        """One request, answered: the reply's bytes as they came. Raises BenchError after TIMEOUT seconds."""
+        self.last_id += 1
+        request_id = self.last_id
+        before, after = self.request_parts(method, params or {})
+        self.start(before + b"%d" % request_id + after)
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            self.flush()
+            for found, line in self.poll(0.2):
+                if found == request_id:
+                    return line
+        raise BenchError(f"no reply to {method} in {timeout:.0f} s")
+
+    def request(self, method: str, params: dict[str, Any] | None = None, timeout: float = STALL_SECONDS) -> Any:
+        """One request, answered: its result. Raises BenchError for an error object as well."""
+        reply = json.loads(self.request_line(method, params, timeout))
+        if "result" not in reply:
+            raise BenchError(f"{method} was refused: {str(reply)[:300]}")
+        return reply["result"]
+
+    def handshake(self) -> None:
+        """`initialize` and its notification, or `server/discover`."""
+        if self.era == "modern":
+            self.request("server/discover")
+            return
+        client = {"name": "mcphub-bench", "version": "1"}
+        self.request("initialize", {"protocolVersion": self.version, "capabilities": {}, "clientInfo": client})
+        self.aim("notifications/initialized")
+        self.start(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        self.flush()
+
+    def list_tools(self) -> list[dict[str, Any]]:
+        """Every page of tools/list."""
+        listed: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            page = self.request("tools/list", {"cursor": cursor} if cursor else {})
+            listed += page["tools"]
+            cursor = page.get("nextCursor")
+            if not cursor:
+                return listed
+
+    def count_tools(self) -> int:
+        """How many tools are listed now, without the cost of parsing them (paged lists are parsed)."""
+        line = self.request_line("tools/list")
+        if b'"nextCursor"' in line[-400:] or b'"nextCursor"' in line[:400]:
+            return len(self.list_tools())
+        return line.count(b'"inputSchema"')
+
+    def wait_for_tools(self, want: int, timeout: float) -> None:
+        """Until WANT tools are listed. Raises BenchError, naming how many there were, after TIMEOUT seconds."""
+        end = time.monotonic() + timeout
+        while (count := self.count_tools()) < want:
+            if time.monotonic() > end:
+                raise BenchError(f"only {count} of {want} tools were listed after {timeout:.0f} s")
+            pause = time.monotonic() + 0.01
+            while (left := pause - time.monotonic()) > 0:  # news that arrive meanwhile are read, not reacted to
+                self.poll(left)
+
+class StreamClient(Client):
+    """A client on two descriptors, which it owns: newline-delimited JSON."""
+
+    def __init__(self, read_fd: int, write_fd: int, era: str = "legacy") -> None:
+        super().__init__(era)
         self.read_fd, self.write_fd = read_fd, write_fd
         os.set_blocking(read_fd, False)
         os.set_blocking(write_fd, False)
-        self.last_id = 0
         self.out: list[bytes] = []
         self.parts: list[bytes] = []
         self.pending = memoryview(b"")
@@ -109,69 +219,13 @@ class StreamClient:
             self.start(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode())
             self.flush()
 
-    def request_line(self, method: str, params: dict[str, Any] | None = None, timeout: float = STALL_SECONDS) -> bytes:
-        """One request, answered: the reply's bytes as they came. Raises BenchError after TIMEOUT seconds."""
-        self.last_id += 1
-        request_id = self.last_id
-        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}}
-        self.start(json.dumps(message).encode())
-        end = time.monotonic() + timeout
-        while time.monotonic() < end:
-            self.flush()
-            for found, line in self.poll(0.2):
-                if found == request_id:
-                    return line
-        raise BenchError(f"no reply to {method} in {timeout:.0f} s")
-
-    def request(self, method: str, params: dict[str, Any] | None = None, timeout: float = STALL_SECONDS) -> Any:
-        """One request, answered: its result. Raises BenchError for an error object as well."""
-        reply = json.loads(self.request_line(method, params, timeout))
-        if "result" not in reply:
-            raise BenchError(f"{method} was refused: {str(reply)[:300]}")
-        return reply["result"]
-
-    def handshake(self) -> None:
-        """`initialize` and its notification."""
-        client = {"name": "mcphub-bench", "version": "1"}
-        self.request("initialize", {"protocolVersion": LEGACY_VERSION, "capabilities": {}, "clientInfo": client})
-        self.start(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
-        self.flush()
-
-    def list_tools(self) -> list[dict[str, Any]]:
-        """Every page of tools/list."""
-        listed: list[dict[str, Any]] = []
-        cursor: str | None = None
-        while True:
-            page = self.request("tools/list", {"cursor": cursor} if cursor else {})
-            listed += page["tools"]
-            cursor = page.get("nextCursor")
-            if not cursor:
-                return listed
-
-    def count_tools(self) -> int:
-        """How many tools are listed now, without the cost of parsing them (paged lists are parsed)."""
-        line = self.request_line("tools/list")
-        if b'"nextCursor"' in line[-400:] or b'"nextCursor"' in line[:400]:
-            return len(self.list_tools())
-        return line.count(b'"inputSchema"')
-
-    def wait_for_tools(self, want: int, timeout: float) -> None:
-        """Until WANT tools are listed. Raises BenchError, naming how many there were, after TIMEOUT seconds."""
-        end = time.monotonic() + timeout
-        while (count := self.count_tools()) < want:
-            if time.monotonic() > end:
-                raise BenchError(f"only {count} of {want} tools were listed after {timeout:.0f} s")
-            pause = time.monotonic() + 0.01
-            while (left := pause - time.monotonic()) > 0:  # news that arrive meanwhile are read, not reacted to
-                self.poll(left)
-
     def close(self) -> None:
         """Give the descriptors back; the target sees the end of its input."""
         for descriptor in {self.read_fd, self.write_fd}:
             os.close(descriptor)
 
 
-def connect_unix(path: Path) -> StreamClient:
+def connect_unix(path: Path, era: str = "legacy") -> StreamClient:
     """A client on the Unix socket PATH."""
     peer = socket.socket(socket.AF_UNIX)
     try:
@@ -180,25 +234,19 @@ def connect_unix(path: Path) -> StreamClient:
         peer.close()
         raise BenchError(f"cannot connect to {path.name}: {error}") from error
     descriptor = peer.detach()
-    return StreamClient(descriptor, descriptor)
+    return StreamClient(descriptor, descriptor, era)
 
 
-def call_parts(tool: str, arguments: dict[str, Any]) -> tuple[bytes, bytes]:
-    """A tools/call request, in the bytes before and after its id."""
-    params = json.dumps({"name": tool, "arguments": arguments}).encode()
-    return b'{"jsonrpc":"2.0","id":', b',"method":"tools/call","params":' + params + b"}"
-
-
-def start_call(client: StreamClient, tool: str, arguments: dict[str, Any]) -> int:
+def start_call(client: Client, tool: str, arguments: dict[str, Any]) -> int:
     """Send one call without waiting for it; gives its id."""
-    before, after = call_parts(tool, arguments)
+    before, after = client.request_parts("tools/call", {"name": tool, "arguments": arguments})
     client.last_id += 1
     client.start(before + b"%d" % client.last_id + after)
     client.flush()
     return client.last_id
 
 
-def wait_reply(client: StreamClient, request_id: int, timeout: float) -> bytes:
+def wait_reply(client: Client, request_id: int, timeout: float) -> bytes:
     """The reply to a call that `start_call` sent. Raises BenchError after TIMEOUT seconds."""
     end = time.monotonic() + timeout
     while time.monotonic() < end:
@@ -209,7 +257,7 @@ def wait_reply(client: StreamClient, request_id: int, timeout: float) -> bytes:
 
 
 def closed_loop(
-    client: StreamClient,
+    client: Client,
     tool: str,
     arguments: dict[str, Any],
     *,
@@ -217,13 +265,19 @@ def closed_loop(
     seconds: float,
     most_calls: int,
     least_bytes: int,
+    meta: dict[str, Any] | None = None,
 ) -> tuple[list[int], int]:
     """Keep CONCURRENCY calls in flight for SECONDS; gives each call's latency and the time passed, in ns.
 
+    TOOL is a tool's name, or a method with a slash in it, whose params ARGUMENTS are. META goes with a tool's call.
     Raises BenchError for an error, for a reply under LEAST_BYTES, and when nothing comes for `STALL_SECONDS`.
     """
     now = time.perf_counter_ns
-    before, after = call_parts(tool, arguments)
+    if "/" in tool:
+        before, after = client.request_parts(tool, arguments)
+    else:
+        params = {"name": tool, "arguments": arguments} | ({"_meta": meta} if meta else {})
+        before, after = client.request_parts("tools/call", params)
     latencies: list[int] = []
     sent: dict[int, int] = {}
     last = client.last_id
@@ -260,7 +314,8 @@ def closed_loop(
         client.flush()
     client.last_id = last
     elapsed = now() - begun
-    check_result(tool, arguments, json.loads(first))
+    if "/" not in tool:
+        check_result(tool, arguments, json.loads(first))
     return latencies, elapsed
 
 

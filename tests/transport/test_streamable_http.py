@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -394,6 +395,23 @@ async def test_a_probe_that_is_not_answered_is_given_up() -> None:
         await server.until(lambda: server.requests)
         await peer.initialize()
         await server.until(lambda: server.requests[0].left)
+
+
+async def test_requests_share_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other they need one; of a burst only some stay to wait for more."""
+    monkeypatch.setattr(streamable_http, "MAX_RESTING", 2)
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server, linked(server.url) as peer:
+
+        def working() -> int:
+            return len([task for task in asyncio.all_tasks() if "HttpChannel._work" in task.get_name()])
+
+        for _ in range(3):
+            assert await peer.ask("tools/list", modern=True) == "answered"
+        assert working() == 1
+        burst = [peer.start("tools/list", modern=True) for _ in range(5)]
+        for mid in burst:
+            assert await peer.ended(mid) == "answered"
+        await eventually(lambda: working() == 2, timeout=5)
 
 
 async def test_redirects() -> None:
