@@ -139,6 +139,11 @@ def _after(fault: Fault, attempt: int, now: float, backoff: Backoff, jitter: flo
     return Pending(attempt + 1, now + max(backoff.delay(attempt + 1, jitter), fault.retry_after), fault)
 
 
+def renews(state: State) -> bool:
+    """Whether it waits for a connection because the server ended a session, and for nothing else."""
+    return isinstance(state, Pending) and _expired(state.fault)
+
+
 def _expired(fault: Fault | None) -> bool:
     """The server ended a session: the way to it is sound, so another is begun at once, but not time after time."""
     return fault is not None and fault.kind is FaultKind.SESSION_EXPIRED

@@ -11,15 +11,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from mcphub.catalog.cache import Catalog
-from mcphub.catalog.freshness import DEFAULT_MOST, merged_freshness
+from mcphub.catalog.freshness import DEFAULT_MOST
 from mcphub.catalog.instructions import merge_instructions
-from mcphub.catalog.library import MEMBERS, PROMPTS, RESOURCES, TEMPLATES, Library
-from mcphub.catalog.pages import Pages
+from mcphub.catalog.library import MEMBERS
 from mcphub.catalog.toolset import Route, Toolset
 from mcphub.channel import Data
 from mcphub.connection import capability_sets
@@ -27,17 +26,19 @@ from mcphub.connection.client import Client
 from mcphub.connection.machine import Pending
 from mcphub.connection.worker import Worker
 from mcphub.gateway import ask_user, messages, reading
+from mcphub.gateway.agent import Agent
 from mcphub.gateway.ask_user import AskUser
 from mcphub.gateway.call import AgentCall
+from mcphub.gateway.lists import Lists
+from mcphub.gateway.loudness import Loudness
 from mcphub.gateway.rounds import Rounds
 from mcphub.gateway.route import not_running, unavailable
-from mcphub.gateway.subscriptions import LIST_CHANGED, Listens
+from mcphub.gateway.sight import Sight
+from mcphub.gateway.telling import Telling, knows_all
 from mcphub.gateway.turns import Turns
 from mcphub.gateway.validate import Checks
 from mcphub.gateway.watching import ACKNOWLEDGED, UPDATED, Watching
 from mcphub.protocol import jsonrpc, serving, tool_call
-from mcphub.protocol.caching import Freshness, freshness_members
-from mcphub.protocol.cursor import give_cursor, take_cursor
 from mcphub.protocol.envelope import (
     HUB_META_MEMBER,
     NO_META,
@@ -54,15 +55,9 @@ from mcphub.protocol.versions import ALL, BATCH_VERSION, answer_to_initialize
 from mcphub.spec import Broken, InstanceKey, Off
 from mcphub.supervisor.supervisor import Supervisor
 
-#: A changed toolset is told after it was quiet for so long, seconds, so that ten servers that start cause one message.
-DEBOUNCE = 0.2
-#: The lists whose change is told by each kind of notification, beside the tools'.
-LISTS_OF = {"prompts": (PROMPTS,), "resources": (RESOURCES, TEMPLATES)}
 #: Calls one agent may have in flight, and subscriptions it may hold.
 MAX_CALLS = 10_000
 MAX_LISTENS = 100
-#: Lists that may wait at once; further ones get what is there.
-MAX_WAITING = 1000
 #: Bytes of a `_meta` that is remembered, and characters of an agent's name.
 MAX_META = 4096
 MAX_NAME = 100
@@ -77,56 +72,9 @@ class _MetaOnly(msgspec.Struct, gc=False):
     meta: Raw = msgspec.field(default=EMPTY, name="_meta")
 
 
-class _CursorOnly(msgspec.Struct, gc=False):
-    cursor: Any = None
-
-
-_cursor_only = msgspec.json.Decoder(_CursorOnly).decode
 _call_params = msgspec.json.Decoder(_CallParams).decode
 _meta_only = msgspec.json.Decoder(_MetaOnly).decode
 _object = msgspec.json.Decoder(dict[str, Any]).decode
-
-
-class Agent(Protocol):
-    """An attached agent as dispatch sees it; the fields are dispatch's to change."""
-
-    workspace: str
-    #: The one server that it sees, under its own names; "" = all, merged.
-    view: str
-    #: The legacy version agreed in `initialize`, "" before it.
-    version: str
-    client: str
-    era: str
-    log_level: str
-    calls: dict[bytes, AgentCall]
-    listens: Listens
-    toolset: Toolset
-    told: str
-    library: Library
-    #: The digest of each other list as it was last told or given, by method.
-    told_lists: dict[str, str]
-    last_meta: tuple[bytes, RequestMeta]
-    #: What a legacy agent declared in `initialize`.
-    capabilities: dict[str, Any]
-    #: What a legacy server is told of that, a key of connection.legacy_sessions.
-    declares: bytes
-    #: What a request without `_meta` of its own carries: the level a legacy agent has set, for modern servers.
-    plain_meta: RequestMeta
-
-    def send(self, *parts: Data) -> None: ...
-
-
-class _WaitingList:
-    """A list that waits, for a bounded time, for servers that are starting."""
-
-    __slots__ = ("agent", "method", "mid", "modern", "timer")
-
-    def __init__(self, agent: Agent, method: str, mid: bytes, modern: bool) -> None:
-        self.method = method
-        self.agent = agent
-        self.mid = mid
-        self.modern = modern
-        self.timer: asyncio.TimerHandle | None = None
 
 
 class Gateway:
@@ -146,15 +94,12 @@ class Gateway:
         self._supervisor = supervisor
         self._workers = supervisor.workers
         self._catalog = catalog
-        self._visible = visible
-        self._list_wait = list_wait
-        self._list_ttl = list_ttl
-        self._seal_key = seal_key
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[tuple[Agent, bytes], _WaitingList] = {}
-        self._telling = False
-        #: What agents of a workspace and view see, and of which snapshot and visible names.
-        self._shown: dict[tuple[str, str], tuple[object, object, tuple[Toolset, Library]]] = {}
+        self._sight = Sight(supervisor.snapshot, catalog, visible)
+        self._lists = Lists(supervisor, self._sight, list_wait, list_ttl, seal_key)
+        self._waiting = self._lists.waiting
+        self._telling = Telling(self.agents)
+        self._loudness = Loudness(self.agents, supervisor.workers, self._sight, self.counters)
         self._rounds = Rounds(seal_key)
         self._turns = Turns()
         self._checks = Checks()
@@ -166,9 +111,8 @@ class Gateway:
 
     def join(self, agent: Agent) -> None:
         self.agents.add(agent)
-        agent.toolset, agent.library = self._shown_now(agent.workspace, agent.view)
-        agent.told = agent.toolset.digest
-        agent.told_lists = dict(agent.library.digests)
+        agent.toolset, agent.library = self._sight.both(agent.workspace, agent.view)
+        knows_all(agent)
 
     def leave(self, agent: Agent) -> None:
         """Cancel its calls upstream, forget what it listened to."""
@@ -177,10 +121,10 @@ class Gateway:
         self._watching.left(agent)
         for call in list(agent.calls.values()):
             call.withdraw("the agent left")
-        for waiting in [w for w in self._waiting.values() if w.agent is agent]:
-            self._forget(waiting)
+        if self._waiting:
+            self._lists.left(agent)
         if agent.log_level:
-            self._set_log_levels()
+            self._loudness.set_levels()
 
     def end(self) -> None:
         """mcphub is going down: end every subscription in order."""
@@ -188,79 +132,30 @@ class Gateway:
             if len(agent.listens):
                 agent.send(agent.listens.end())
 
-    # --- the toolset -------------------------------------------------------------------------------------------------
+    # --- what is seen ------------------------------------------------------------------------------------------------
 
     def seen(self, workspace: str, view: str = "") -> Mapping[str, InstanceKey]:
-        """The names that agents of a view see, each with its instance."""
-        names = self._visible(workspace)
-        if not view:
-            return names
-        return {view: names[view]} if view in names else {}
+        """As Sight.seen."""
+        return self._sight.seen(workspace, view)
 
     def toolset(self, workspace: str, view: str = "") -> Toolset:
-        views = self._supervisor.snapshot.value.views
-        return self._catalog.toolset(workspace, self.seen(workspace, view), views, view)
+        """As Sight.toolset."""
+        return self._sight.toolset(workspace, view)
 
-    def library(self, workspace: str, view: str = "") -> Library:
-        views = self._supervisor.snapshot.value.views
-        return self._catalog.library(workspace, self.seen(workspace, view), views, view)
-
-    def _shown_now(self, workspace: str, view: str) -> tuple[Toolset, Library]:
-        """Both, looked for once while nothing has changed: over HTTP an agent joins with each of its requests."""
-        snapshot, visible = self._supervisor.snapshot.value, self._visible(workspace)
-        known = self._shown.get((workspace, view))
-        if known is not None and known[0] is snapshot and known[1] is visible:
-            return known[2]
-        found = self.toolset(workspace, view), self.library(workspace, view)
-        self._shown[workspace, view] = (snapshot, visible, found)
-        return found
+    def settled(self, workspace: str, view: str = "") -> bool:
+        """As Sight.settled."""
+        return self._sight.settled(workspace, view)
 
     def refresh(self) -> None:
         """The snapshot, or what is visible, has changed: give agents their toolsets, tell them later, answer lists."""
-        views = self._supervisor.snapshot.value.views
-        self._shown.clear()
-        self._catalog.forget(views, {""} | {a.workspace for a in self.agents})
+        self._sight.renew({a.workspace for a in self.agents})
         for agent in self.agents:
-            agent.toolset = self.toolset(agent.workspace, agent.view)
-            agent.library = self.library(agent.workspace, agent.view)
+            agent.toolset = self._sight.toolset(agent.workspace, agent.view)
+            agent.library = self._sight.library(agent.workspace, agent.view)
         self._watching.renew()
-        for waiting in [w for w in self._waiting.values() if self.settled(w.agent.workspace, w.agent.view)]:
-            self._forget(waiting)
-            self._give_list(waiting.agent, waiting.method, waiting.mid, waiting.modern)
-        if any(agent.log_level for agent in self.agents):
-            self._set_log_levels()  # a server that is new here has not been told
-        if not self._telling and any(
-            a.told != a.toolset.digest or a.told_lists != a.library.digests for a in self.agents
-        ):
-            self._telling = True
-            self._loop.call_later(DEBOUNCE, self._tell)
-
-    def _tell(self) -> None:
-        self._telling = False
-        for agent in self.agents:
-            changed = []
-            if agent.told != agent.toolset.digest:
-                agent.told = agent.toolset.digest
-                changed.append("tools")
-            digests, told = agent.library.digests, agent.told_lists
-            for kind, methods in LISTS_OF.items():
-                if any(digests.get(method) != told.get(method) for method in methods):
-                    changed.append(kind)
-            agent.told_lists = dict(digests)
-            for kind in changed:
-                if agent.version:
-                    agent.send(LIST_CHANGED[kind])
-                if len(agent.listens) and (frames := agent.listens.changed(kind)):
-                    agent.send(frames)
-
-    def settled(self, workspace: str, view: str = "") -> bool:
-        """Whether no visible server is in its first start. A sick server, one that was tried, is never waited for."""
-        views = self._supervisor.snapshot.value.views
-        for key in self.seen(workspace, view).values():
-            one = views.get(key)
-            if one is not None and not one.listed and not one.tried and isinstance(one.state, Pending):
-                return False
-        return True
+        self._lists.renew()
+        self._loudness.renew()
+        self._telling.renew()
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -429,7 +324,7 @@ class Gateway:
                 return
         calls[mid] = call
         if meta.modern and meta.log_level and not modern:
-            self._set_log_levels()  # a legacy server is told for all its calls at once
+            self._loudness.set_levels()  # a legacy server is told for all its calls at once
         asked = self._turns.asked
         if asked and route.key in asked and not self._its_turn(call, arguments, more):
             return
@@ -440,7 +335,7 @@ class Gateway:
         call.up_id = client.call_tool(call, route.quoted, arguments, tail)
 
     def _refuse(self, agent: Agent, mid: bytes, modern: bool, route: Route, text: str) -> None:
-        """Arguments that are certainly wrong are told to the model, which can correct them (SEP-1303); none were sent."""
+        """Arguments that are certainly wrong are told to the model, which can correct them (SEP-1303)."""
         self.counters["refused_arguments"] += 1
         data = error_data("validation", route.key.name, tool=route.definition.name)
         agent.send(jsonrpc.result_frame(mid, serving.tool_error(text, modern, data)))
@@ -459,8 +354,11 @@ class Gateway:
         return self._turns.take(call, send)
 
     def _unknown(self, agent: Agent, mid: bytes, modern: bool, name: str) -> None:
-        """A name that is not listed: that of a server which never could list its tools, or nobody's."""
+        """A name that is not listed: of a tool that is withheld, of a server which never could list, or nobody's."""
         seen = self.seen(agent.workspace, agent.view)
+        if why := self._catalog.refusal(seen, self._supervisor.snapshot.value.views, name, agent.view):
+            agent.send(jsonrpc.result_frame(mid, serving.tool_error(why, modern)))
+            return
         servers = [s for s in seen if agent.view or name.startswith(f"mcp__{s}__")]
         if servers:
             key = seen[max(servers, key=len)]
@@ -508,7 +406,7 @@ class Gateway:
         if self._in_flight(agent, mid):
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "this id is in flight already"))
         elif method == "tools/list" or method in MEMBERS:
-            self._list(agent, str(method), mid, meta.modern, env.params)
+            self._lists.ask(agent, str(method), mid, meta.modern, env.params)
         elif method in reading.METHODS:
             if len(agent.calls) >= MAX_CALLS:
                 agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many calls in flight"))
@@ -523,7 +421,7 @@ class Gateway:
         elif not meta.modern and method in ("resources/subscribe", "resources/unsubscribe"):
             self._subscribe(agent, str(method), mid, env.params)
         elif not meta.modern and method == "logging/setLevel":
-            self._set_level(agent, mid, env.params)
+            self._loudness.ask(agent, mid, env.params)
         elif not meta.modern and method == "ping":
             agent.send(jsonrpc.result_frame(mid, b"{}"))
         else:
@@ -583,66 +481,6 @@ class Gateway:
 
         self._watching.when_taken(agent, mid, begun)
 
-    def _list(self, agent: Agent, method: str, mid: bytes, modern: bool, raw: Raw) -> None:
-        cursor = _cursor_only(raw).cursor if raw else None
-        if cursor is not None:
-            self._next_page(agent, method, mid, modern, cursor)
-            return
-        for key in self.seen(agent.workspace, agent.view).values():
-            if (worker := self._workers.get(key)) is not None:
-                worker.list_wanted(method)
-        if len(self._waiting) >= MAX_WAITING or self.settled(agent.workspace, agent.view):
-            self._give_list(agent, method, mid, modern)
-            return
-        waiting = _WaitingList(agent, method, mid, modern)
-        self._waiting[agent, mid] = waiting
-        waiting.timer = self._loop.call_later(self._list_wait, self._waited_enough, waiting)
-
-    def _waited_enough(self, waiting: _WaitingList) -> None:
-        self._forget(waiting)
-        self._give_list(waiting.agent, waiting.method, waiting.mid, waiting.modern)
-
-    def _forget(self, waiting: _WaitingList) -> None:
-        del self._waiting[waiting.agent, waiting.mid]
-        if waiting.timer is not None:
-            waiting.timer.cancel()
-
-    def _pages(self, agent: Agent, method: str) -> Pages:
-        return agent.toolset.pages if method == "tools/list" else agent.library.pages[method]
-
-    def _next_page(self, agent: Agent, method: str, mid: bytes, modern: bool, cursor: object) -> None:
-        pages = self._pages(agent, method)
-        start = take_cursor(self._seal_key, method, pages.digest, cursor) if isinstance(cursor, str) else None
-        if start is None or start not in pages.pages:
-            text = f"unknown cursor: the list has changed, or it is of another one; ask {method} again without a cursor"
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text))
-        else:
-            self._give_list(agent, method, mid, modern, start)
-
-    def _give_list(self, agent: Agent, method: str, mid: bytes, modern: bool, start: int = 0) -> None:
-        """One page. Its items are the same bytes every time; only what stands around them is not."""
-        pages = self._pages(agent, method)
-        if method == "tools/list":
-            agent.told = pages.digest
-        else:
-            agent.told_lists[method] = pages.digest
-        page = pages.pages[start]
-        tail = b"]"
-        if page.next:
-            tail += b',"nextCursor":"%b"' % give_cursor(self._seal_key, method, pages.digest, page.next).encode()
-        if modern:
-            now = self._loop.time()
-            tail += b"," + freshness_members(self._freshness(agent, method, now), now)
-        head = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (mid, pages.head(modern))
-        agent.send(head, page.modern if modern else page.legacy, tail + b"}}\n")
-
-    def _freshness(self, agent: Agent, method: str, now: float) -> Freshness:
-        views = self._supervisor.snapshot.value.views
-        shown = [views[key] for key in self.seen(agent.workspace, agent.view).values() if key in views]
-        found = merged_freshness(shown, method, now, self._list_ttl)
-        # What a workspace sees depends on who asks, which is nothing that a cache could know.
-        return msgspec.structs.replace(found, public=False) if agent.workspace else found
-
     # --- notifications -----------------------------------------------------------------------------------------------
 
     def _notified(self, agent: Agent, method: str, raw: Raw) -> None:
@@ -659,38 +497,10 @@ class Gateway:
             call.withdraw(reason[:200] if isinstance(reason, str) else "cancelled by the agent")
         elif agent.listens.cancel(mid) or self._watching.begins(agent, mid):
             self._watching.end(agent, mid)
-        elif (agent, mid) in self._waiting:
-            self._forget(self._waiting[agent, mid])
+        else:
+            self._lists.cancel(agent, mid)
 
-    # --- logging -----------------------------------------------------------------------------------------------------
-
-    def _set_level(self, agent: Agent, mid: bytes, raw: Raw) -> None:
-        level = _object(raw).get("level") if raw else None
-        if not isinstance(level, str) or not messages.is_level(level):
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, "logging/setLevel: no such level"))
-            return
-        agent.log_level = level
-        agent.plain_meta = RequestMeta(log_level=level)
-        self._set_log_levels()
-        agent.send(jsonrpc.result_frame(mid, b"{}"))
-
-    def _set_log_levels(self) -> None:
-        """Set each server that somebody set a level for to the most verbose one that an agent which sees it hears."""
-        asked: set[InstanceKey] = set()
-        heard: dict[InstanceKey, list[str]] = {}
-        for agent in self.agents:
-            level = agent.log_level or (messages.DEFAULT_LEVEL if agent.version else "")
-            if level:
-                for key in self.seen(agent.workspace, agent.view).values():
-                    heard.setdefault(key, []).append(level)
-                    if agent.log_level:
-                        asked.add(key)
-            for call in agent.calls.values():
-                if call.meta.modern and call.meta.log_level:
-                    heard.setdefault(call.key, []).append(call.meta.log_level)
-                    asked.add(call.key)
-        for key, worker in self._workers.items():
-            worker.want_log_level(messages.most_verbose(heard[key]) if key in asked else "")
+    # --- what servers say --------------------------------------------------------------------------------------------
 
     def server_asked(
         self, worker: Worker, client: Client, mid: bytes, method: str, params: Raw, current: int | None
@@ -715,27 +525,7 @@ class Gateway:
         if method == "notifications/cancelled":
             self._questions.withdrawn(client, params)
             return
-        if method != messages.MESSAGE:
+        if method == messages.MESSAGE:
+            self._loudness.said(worker, client, params)
+        else:
             self.counters["dropped_notifications"] += 1
-            return
-        found = messages.named(worker.name, params)
-        if found is None:
-            self.counters["bad_log_messages"] += 1
-            return
-        level, frame = found
-        opted: list[Agent] = []
-        in_flight = 0
-        for agent in self.agents:
-            if worker.key not in self.seen(agent.workspace, agent.view).values():
-                continue
-            calls = [call for call in agent.calls.values() if call.client is client]
-            in_flight += len(calls)
-            if agent.version:
-                # A legacy server logs for the session, a modern one for those who have a call there.
-                heard = calls or (client.era == "legacy" and worker.is_for(client, agent.declares))
-                if heard and messages.passes(level, agent.log_level or messages.DEFAULT_LEVEL):
-                    agent.send(frame)
-            elif any(c.meta.log_level and messages.passes(level, c.meta.log_level) for c in calls):
-                opted.append(agent)
-        if len(opted) == 1 and in_flight == 1:
-            opted[0].send(frame)

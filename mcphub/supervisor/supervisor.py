@@ -14,7 +14,8 @@ import msgspec
 
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.machine import TurnedOff
-from mcphub.connection.worker import Sink, View, Worker
+from mcphub.connection.view import View
+from mcphub.connection.worker import Sink, Worker
 from mcphub.spec import Desired, InstanceKey, Want
 from mcphub.supervisor.reconcile import reconcile
 from mcphub.supervisor.startup import Limiters

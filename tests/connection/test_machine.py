@@ -25,6 +25,7 @@ from mcphub.connection.machine import (
     State,
     TurnedOff,
     TurnedOn,
+    renews,
     transition,
 )
 
@@ -213,3 +214,19 @@ def test_a_server_that_wants_to_be_left_alone(retry_after: float, delay: float) 
     """C075: what it asks for is the least delay, never less than the usual one."""
     busy = Fault(FaultKind.HTTP_UNAVAILABLE, "handshake", "503", retry_after=retry_after)
     assert after(FIRST, Faulted(7, busy)) == Pending(1, NOW + delay, busy)
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (Pending(0, 0.0), False),
+        (Pending(0, 0.0, Fault(FaultKind.SESSION_EXPIRED, "serve", "x")), True),
+        (Pending(1, 0.0, Fault(FaultKind.LOST, "serve", "x")), False),
+        (Connected(0.0, 0, True), False),
+        (Failed(Fault(FaultKind.SESSION_EXPIRED, "serve", "x"), 3), False),
+        (Disabled("person"), False),
+    ],
+)
+def test_renewal(state: State, expected: bool) -> None:
+    """Only what waits because the server ended a session is renewed; what is open in other sessions then stays."""
+    assert renews(state) is expected

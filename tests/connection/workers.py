@@ -19,10 +19,12 @@ from msgspec.structs import replace
 from mcphub.connection import legacy_sessions
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.client import Client
+from mcphub.connection.handshake import Ignored
 from mcphub.connection.machine import Connected, Failed, TurnedOff
 from mcphub.connection.worker import Worker
+from mcphub.protocol.envelope import HUB_META_MEMBER
 from mcphub.protocol.jsonrpc import Raw
-from mcphub.spec import Origin, Scope, Secret, ServerSpec, StdioSpec
+from mcphub.spec import HttpSpec, Origin, Scope, Secret, ServerSpec, StdioSpec
 from mcphub.transport.link import Surroundings
 from mcphub.transport.process import Launcher
 from mcphub.transport.wire import Batch
@@ -30,6 +32,11 @@ from mcphub.transport.wire import Batch
 STDIO_SERVER = Path(__file__).parent.parent / "fakes" / "stdio_server.py"
 #: No delay between attempts is longer than a test may wait.
 QUICK = Backoff(attempts=3, first=0.02, most=0.05)
+
+#: A server that answers nothing of the handshake; a process that ends for nothing but SIGKILL; a log message.
+HANGS: dict[str, Any] = {"on": {"server/discover": [], "initialize": []}}
+STUBBORN = {"eof": "ignore", "term": "ignore"}
+MESSAGE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}\n'
 
 
 def fake(script: Mapping[str, Any], *, log: Path | None = None, name: str = "fake", **more: Any) -> ServerSpec:
@@ -159,3 +166,56 @@ async def eventually(condition: Callable[[], bool], timeout: float = 10) -> None
     with anyio.fail_after(timeout):
         while not condition():  # noqa: ASYNC110
             await anyio.sleep(0.005)
+
+
+def poke(bench: Bench) -> None:
+    """Let a server that is connected do what its script has for `ping`."""
+    assert bench.worker.client is not None
+    bench.worker.client.start(Ignored(float("inf")), "ping")
+
+
+def remote(url: str, headers: dict[str, str] | None = None, **more: Any) -> ServerSpec:
+    """A server at this URL."""
+    secrets = {name: Secret(value) for name, value in (headers or {}).items()}
+    return ServerSpec("far", Origin(Scope.USER, "/mcp.json", "far"), HttpSpec(Secret(url), secrets, url), **more)
+
+
+class Call:
+    """A call of an agent, as far as a worker is concerned."""
+
+    def __init__(self) -> None:
+        self.deadline = self.hard = float("inf")
+        self.idle = 600.0
+        self.told: list[str] = []
+        self.done = anyio.Event()
+
+    def answered(self, env: Any) -> None:
+        self.told.append("error" if env.error else "answered")
+        self.done.set()
+
+    def unanswered(self, kind: str, message: str) -> None:
+        self.told.append(kind)
+        self.done.set()
+
+    def progressed(self, params: Any) -> None:
+        pass
+
+    def moved(self, client: Any) -> None:
+        self.told.append("moved")
+
+
+def start_call(bench: Bench) -> Call:
+    """A call on the worker's own connection."""
+    call = Call()
+    client = bench.worker.client
+    assert client is not None
+    tail = HUB_META_MEMBER if client.era == "modern" else b""
+    client.call_tool(call, b'"echo"', b'{"text":"x"}', tail)
+    return call
+
+
+async def outcome(call: Call) -> list[str]:
+    """All that it was told, once it has ended."""
+    with anyio.fail_after(10):
+        await call.done.wait()
+    return call.told

@@ -39,6 +39,11 @@ META = "io.modelcontextprotocol/"
 MODERN_META = {META + "protocolVersion": "2026-07-28", META + "clientCapabilities": {}}
 
 
+def call(name: str = "mcp__s__t", **more: Any) -> dict[str, Any]:
+    """The params of a call to a tool."""
+    return {"name": name, "arguments": {}, **more}
+
+
 class Server(OneStream):
     """A server that shakes hands by itself and keeps every call. Implements channel.Channel and link.Link.
 
@@ -326,3 +331,8 @@ async def gateway(
         with anyio.fail_after(5):
             await supervisor.stop()
         tasks.cancel_scope.cancel()
+
+
+async def settle() -> None:
+    """Longer than changes are collected before they are told."""
+    await anyio.sleep(0.06)

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from mcphub.connection.backoff import Backoff
-from mcphub.gateway import dispatch
+from mcphub.gateway import telling
 from tests.gateway.bench import Bench, gateway
 from tests.transport.peers import clean
 
@@ -16,8 +16,22 @@ from tests.transport.peers import clean
 @pytest.fixture
 async def shelves(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     """A gateway; the test has a bounded time, and leaves nothing."""
-    monkeypatch.setattr(dispatch, "DEBOUNCE", 0.02)
+    monkeypatch.setattr(telling, "DEBOUNCE", 0.02)
     async with clean():
         with anyio.fail_after(20):
             async with gateway(monkeypatch, backoff=Backoff(attempts=3, first=0.01, most=0.02)) as bench:
                 yield bench
+
+
+@pytest.fixture
+async def nothing_is_left() -> AsyncIterator[None]:
+    async with clean():
+        with anyio.fail_after(20):
+            yield
+
+
+@pytest.fixture
+async def bench(nothing_is_left: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+    monkeypatch.setattr(telling, "DEBOUNCE", 0.02)
+    async with gateway(monkeypatch) as bench:
+        yield bench

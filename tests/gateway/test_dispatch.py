@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
 import pytest
 
-from mcphub.catalog.cache import Catalog
-from mcphub.connection.backoff import Backoff
-from mcphub.connection.machine import Failed, Pending
+from mcphub.connection.machine import Failed
 from mcphub.gateway import dispatch as module
 from mcphub.protocol.http_answer import SESSION_GONE
 from mcphub.protocol.versions import ALL, LEGACY
 from mcphub.spec import Broken, InstanceKey, Off, Origin, Problem, Scope, Want
-from tests.gateway.bench import META, MODERN_META, Bench, Server, gateway
-from tests.transport.peers import clean
+from tests.gateway.bench import META, MODERN_META, Bench, Server, call
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
 
 CHANGED = "notifications/tools/list_changed"
 CANCELLED = "notifications/cancelled"
-
-
-@pytest.fixture(autouse=True)
-async def nothing_is_left() -> AsyncIterator[None]:
-    async with clean():
-        with anyio.fail_after(20):
-            yield
-
-
-@pytest.fixture
-async def bench(nothing_is_left: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    monkeypatch.setattr(module, "DEBOUNCE", 0.02)
-    async with gateway(monkeypatch) as bench:
-        yield bench
-
-
-def call(name: str = "mcp__s__t", **more: Any) -> dict[str, Any]:
-    return {"name": name, "arguments": {}, **more}
 
 
 # --- the beginning ----------------------------------------------------------------------------------------------------
@@ -469,200 +447,7 @@ async def test_an_agent_that_leaves(bench: Bench) -> None:
     assert bench.gateway.agents == {other.session}
 
 
-# --- lists ------------------------------------------------------------------------------------------------------------
-
-
-async def test_a_list_waits_for_servers_that_start(bench: Bench) -> None:
-    """It is answered when the last of them is there, or has failed; other requests are not held up."""
-    ready, first, second = Server("a"), Server("b", hold=True), Server("c", hold=True)
-    await bench.up(ready)
-    bench.want(ready, first, second)
-    agent = bench.agent().initialize()
-    assert agent.ask("tools/list", id=1) == []
-    assert agent.modern("tools/list", id=2) == []
-    assert agent.one("ping", id=3)["result"] == {}
-    first.let_go()
-    await bench.until(lambda: bench.worker(first).client is not None)
-    assert agent.answers(1) == []
-    second.lose("gone")
-    await bench.until(lambda: len(agent.answers(2)) == 1)
-    for mid in (1, 2):
-        [answer] = agent.answers(mid)
-        assert [tool["name"] for tool in answer["result"]["tools"]] == ["mcp__a__t", "mcp__b__t"]
-
-
-async def test_a_list_waits_no_longer_than_it_may(nothing_is_left: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then it shows what is there."""
-    async with gateway(monkeypatch, list_wait=0.05) as bench:
-        await bench.up(ready := Server("a"))
-        bench.want(ready, Server("b", hold=True))
-        agent = bench.agent().initialize()
-        assert agent.ask("tools/list", id=1) == []
-        with anyio.fail_after(1):
-            while not agent.answers(1):  # noqa: ASYNC110  (a timer's answer: there is no event to wait for)
-                await anyio.sleep(0.005)
-        assert len(agent.answers(1)[0]["result"]["tools"]) == 1
-
-
-async def test_a_list_never_waits_for_a_sick_server(nothing_is_left: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was tried is sick, also while it is tried again; one that lost its connection keeps its tools."""
-    async with gateway(monkeypatch, backoff=Backoff(attempts=3, first=30.0)) as bench:
-        lost, sick = Server("lost"), Server("sick")
-        sick.refuses = True
-        await bench.up(lost)
-        bench.want(lost, sick)
-        await bench.until(lambda: isinstance(s := bench.worker(sick).state, Pending) and s.attempt == 1)
-        lost.refuses = True
-        lost.lose("gone")
-        agent = bench.agent().initialize()
-        assert agent.tools() == ["mcp__lost__t"]
-        assert agent.modern("tools/list", id=2)[0]["result"]["ttlMs"] == 0
-
-
-async def test_a_cancelled_list(bench: Bench) -> None:
-    """A list that waits can be given up like any request."""
-    starting = Server("s", hold=True)
-    bench.want(starting)
-    agent = bench.agent().initialize()
-    for mid in (1, "1"):
-        agent.ask("tools/list", id=mid)
-    agent.notify(CANCELLED, {"requestId": 1})
-    starting.let_go()
-    await bench.until(lambda: len(agent.answers("1")) == 1)
-    assert agent.answers(1) == []
-
-
-async def test_too_many_lists_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound they get what is there; the others are answered later, each once."""
-    monkeypatch.setattr(module, "MAX_WAITING", 3)
-    starting = Server("s", hold=True)
-    bench.want(starting)
-    agent = bench.agent().initialize()
-    for mid in range(5):
-        agent.ask("tools/list", id=mid)
-    assert [len(agent.answers(mid)) for mid in range(5)] == [0, 0, 0, 1, 1]
-    starting.let_go()
-    await bench.until(lambda: len(agent.answers(0)) == 1)
-    assert [len(agent.answers(mid)) for mid in range(5)] == [1] * 5
-
-
-@pytest.mark.parametrize("cursor", ["", "x", 5, {}, False, "A" * 24])
-@pytest.mark.parametrize("method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"])
-async def test_a_cursor_that_is_none(bench: Bench, cursor: Any, method: str) -> None:
-    """One that mcphub has not given out is refused, in words that say what to do; null is none at all."""
-    agent = bench.agent().initialize()
-    code, text = agent.error(method, {"cursor": cursor})
-    assert code == -32602 and f"ask {method} again without a cursor" in text
-    assert [*agent.one(method, {"cursor": None})["result"].values()] == [[]]
-
-
-async def test_pages(nothing_is_left: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Obligation 60: a list of several pages is whole, in both eras and over several connections; each page is the same
-    bytes every time; after a change, its cursors are nothing."""
-    async with gateway(monkeypatch, catalog=Catalog(page_bytes=1024)) as bench:
-        await bench.up(server := Server("s", tools=tuple(f"t{n:03}" for n in range(100))))
-        old, new = bench.agent().initialize(), bench.agent()
-        for ask in (lambda params: old.one("tools/list", params), lambda params: new.modern("tools/list", params)[0]):
-            pages = [ask({})]
-            while cursor := pages[-1]["result"].get("nextCursor"):
-                params = {"cursor": cursor}
-                pages.append(ask(params))
-                assert ask(params)["result"]["tools"] == pages[-1]["result"]["tools"]
-            assert len(pages) > 3
-            assert "nextCursor" not in pages[-1]["result"]
-            names = [tool["name"] for page in pages for tool in page["result"]["tools"]]
-            assert names == [f"mcp__s__t{n:03}" for n in range(100)]
-        assert bench.agent().initialize().one("tools/list", params)["result"]["tools"]
-        assert old.error("prompts/list", params)[0] == -32602
-        server.tools = ("other",)
-        server.notify(CHANGED, {})
-        await bench.until(lambda: len(bench.worker(server).tools) == 1)
-        bench.gateway.refresh()
-        assert old.error("tools/list", params)[0] == -32602
-        assert old.tools() == ["mcp__s__other"]
-
-
-async def test_how_long_a_list_may_be_kept(bench: Bench) -> None:
-    """Obligation 57: the least of what the servers said, falling with time; what a workspace sees is never public."""
-
-    def kept(workspace: str = "") -> tuple[int, str]:
-        result = bench.agent(workspace).modern("tools/list")[0]["result"]
-        return result["ttlMs"], result["cacheScope"]
-
-    a, b = Server("a", era="modern"), Server("b", era="modern")
-    a.beside = {"ttlMs": 5000, "cacheScope": "public"}
-    b.beside = {"ttlMs": 90_000, "cacheScope": "public"}
-    await bench.up(a, b)
-    first = kept()
-    assert 4000 < first[0] <= 5000 and first[1] == "public"
-    assert kept("/w")[1] == "private"
-    while kept()[0] >= first[0]:  # noqa: ASYNC110  (it falls with the clock)
-        await anyio.sleep(0.001)
-    a.beside = {"ttlMs": 70_000, "cacheScope": "private"}
-    a.notify(CHANGED, {})
-    await bench.until(lambda: bench.worker(a).fresh["tools/list"].public is False)
-    await bench.until(lambda: kept()[0] > 5000)
-    assert 50_000 < kept()[0] <= 60_000 and kept()[1] == "private"
-    b.refuses = True
-    b.lose("gone")
-    await bench.until(lambda: kept()[0] == 0)
-
-
-async def test_a_legacy_list_may_be_kept(bench: Bench) -> None:
-    """A server of the older era that tells of changes has the hub's word, and is never public."""
-    await bench.up(Server("s"))
-    result = bench.agent().modern("tools/list")[0]["result"]
-    assert (result["ttlMs"], result["cacheScope"]) == (60_000, "private")
-
-
-# --- changes ----------------------------------------------------------------------------------------------------------
-
-
-async def settle() -> None:
-    """Longer than changes are collected before they are told."""
-    await anyio.sleep(0.06)
-
-
-async def test_many_changes_are_one_message(bench: Bench) -> None:
-    """Ten servers that come up cause one list_changed for each agent that knows another list."""
-    old, new, deaf = bench.agent().initialize(), bench.agent(), bench.agent()
-    new.modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="l1")
-    new.modern("subscriptions/listen", {"notifications": {"promptsListChanged": True}}, id="l2")
-    deaf.modern("subscriptions/listen", {}, id="l3")
-    await bench.up(*(Server(f"s{n}") for n in range(10)))
-    await settle()
-    assert len(old.of(CHANGED)) == 1 and "params" not in old.of(CHANGED)[0]
-    [told] = new.of(CHANGED)
-    assert told["params"]["_meta"] == {META + "subscriptionId": "l1"}
-    assert deaf.of(CHANGED) == []
-
-
-async def test_who_has_the_new_list_is_not_told(bench: Bench) -> None:
-    """Neither an agent that listed meanwhile, nor anybody when the list is what it was."""
-    await bench.up(server := Server("s"))
-    agent, other = bench.agent().initialize(), bench.agent().initialize()
-    server.tools = ("t", "u")
-    server.notify(CHANGED, {})
-    await bench.until(lambda: len(bench.worker(server).tools) == 2)
-    assert len(agent.tools()) == 2
-    await settle()
-    assert (len(agent.of(CHANGED)), len(other.of(CHANGED))) == (0, 1)
-    server.notify(CHANGED, {})
-    await server.got("tools/list", 3)
-    await settle()
-    assert (len(agent.of(CHANGED)), len(other.of(CHANGED))) == (0, 1)
-
-
-async def test_a_subscription_that_was_given_up(bench: Bench) -> None:
-    """It is told nothing; the others of the same agent are."""
-    agent = bench.agent()
-    wanted = {"notifications": {"toolsListChanged": True}}
-    for mid in (1, "1"):
-        agent.modern("subscriptions/listen", wanted, id=mid)
-    agent.notify(CANCELLED, {"requestId": 1})
-    await bench.up(Server("s"))
-    await settle()
-    assert [m["params"]["_meta"][META + "subscriptionId"] for m in agent.of(CHANGED)] == ["1"]
+# --- subscriptions ----------------------------------------------------------------------------------------------------
 
 
 async def test_too_many_subscriptions(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -686,21 +471,6 @@ async def test_the_end_of_the_daemon(bench: Bench) -> None:
         assert answer["result"]["resultType"] == "complete"
         assert answer["result"]["_meta"][META + "subscriptionId"] == mid
     assert len(other.got) == before
-
-
-async def test_workspaces(bench: Bench) -> None:
-    """C162: each agent sees and is told of its own servers only."""
-    a, b = Server("a"), Server("b")
-    bench.visible = lambda workspace: {s.name: s.spec.key() for s in (a, b) if workspace in ("", f"/{s.name}")}
-    both, only_a = bench.agent().initialize(), bench.agent("/a").initialize()
-    await bench.up(a)
-    await settle()
-    await bench.up(a, b)
-    await settle()
-    assert both.tools() == ["mcp__a__t", "mcp__b__t"]
-    assert only_a.tools() == ["mcp__a__t"]
-    assert (len(both.of(CHANGED)), len(only_a.of(CHANGED))) == (2, 1)
-    assert only_a.error("tools/call", call("mcp__b__t"))[0] == -32602
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
@@ -836,78 +606,21 @@ async def test_answers_to_nothing(bench: Bench) -> None:
     assert bench.gateway.counters["stray_replies"] == 2
 
 
-# --- log messages -----------------------------------------------------------------------------------------------------
-
-MESSAGE = "notifications/message"
-
-
-def levels(server: Server) -> list[str]:
-    return [m["params"]["level"] for m in server.of("logging/setLevel")]
-
-
-async def test_the_most_verbose_level_wins(bench: Bench) -> None:
-    """A server is set to what anybody hears who sees it; each agent gets its own share, with the server's name."""
-    await bench.up(server := Server("s", logging=True), mute := Server("mute"))
-    quiet, usual, loud = (bench.agent().initialize() for _ in range(3))
-    assert quiet.one("logging/setLevel", {"level": "error"})["result"] == {}
-    assert levels(server) == ["warning"], "others hear warnings without having asked"
-    loud.one("logging/setLevel", {"level": "debug"})
-    assert levels(server) == ["warning", "debug"]
-    for level in ("debug", "warning", "error"):
-        server.notify(MESSAGE, {"level": level, "data": level, "logger": "x"})
-    heard = [[m["params"]["data"] for m in agent.of(MESSAGE)] for agent in (quiet, usual, loud)]
-    assert heard == [["error"], ["warning", "error"], ["debug", "warning", "error"]]
-    assert loud.of(MESSAGE)[0]["params"]["logger"] == "s/x"
-    loud.leave()
-    assert levels(server) == ["warning", "debug", "warning"]
-    assert mute.of("logging/setLevel") == []
-
-
-async def test_a_server_that_comes_later_is_told_the_level(bench: Bench) -> None:
-    """As is one that comes back."""
+async def test_arguments_that_are_certainly_wrong(bench: Bench) -> None:
+    """C151: they are answered at once, in both eras and though their server is down; nothing is sent, the id is free
+    again, and the next call is made."""
+    server = Server("s")
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    server.beside = {"tools": [{"name": "t", "inputSchema": schema}]}
+    await bench.up(server)
     agent = bench.agent().initialize()
-    agent.one("logging/setLevel", {"level": "debug"})
-    await bench.up(server := Server("s", logging=True))
-    await server.got("logging/setLevel")
+    [modern] = agent.modern("tools/call", call())
+    for answer in (modern, agent.one("tools/call", call(arguments={"n": "5"}))):
+        assert answer["result"]["isError"] is True
+        assert answer["result"]["_meta"]["dev.mcphub/error"]["kind"] == "validation"
+    assert server.of("tools/call") == []
+    assert agent.ask("tools/call", call(arguments={"n": 5})) == []
+    assert (await server.call())["params"]["arguments"] == {"n": 5}
     server.lose("gone")
-    await bench.until(lambda: isinstance(bench.worker(server).state, Failed))
-    agent.ask("tools/call", call(), id=5)
-    await server.got("logging/setLevel", 2)
-    assert levels(server) == ["debug", "debug"]
-
-
-@pytest.mark.parametrize("params", [None, {}, {"level": "loud"}, {"level": 5}, {"level": None}])
-async def test_no_level(bench: Bench, params: Any) -> None:
-    """It is refused and changes nothing."""
-    agent = bench.agent().initialize()
-    assert agent.error("logging/setLevel", params)[0] == -32602
-    assert agent.session.log_level == ""
-
-
-async def test_a_modern_agent_hears_of_its_own_call_only(bench: Bench) -> None:
-    """And only where it asked to, and where nobody else's call can be meant."""
-    await bench.up(server := Server("s"))
-    agent, other = bench.agent(), bench.agent()
-    opted = {META + "logLevel": "info"}
-    agent.modern("tools/call", call(), id=1, meta=opted)
-    server.notify(MESSAGE, {"level": "debug", "data": 0})
-    server.notify(MESSAGE, {"level": "info", "data": 1})
-    other.modern("tools/call", call(), id=1)
-    server.notify(MESSAGE, {"level": "error", "data": 2})
-    server.text(await server.call(1), "x")
-    server.notify(MESSAGE, {"level": "error", "data": 3})
-    assert [m["params"]["data"] for m in agent.of(MESSAGE)] == [1]
-    assert other.of(MESSAGE) == []
-
-
-@pytest.mark.parametrize("params", [{}, {"level": "loud"}, {"level": 5}, {"level": "info", "logger": 5}])
-async def test_log_messages_that_are_none(bench: Bench, params: Any) -> None:
-    """They are counted and reach nobody."""
-    await bench.up(server := Server("s"))
-    agent = bench.agent().initialize()
-    agent.one("logging/setLevel", {"level": "debug"})
-    server.notify(MESSAGE, params)
-    server.notify("notifications/unknown", {})
-    assert agent.of(MESSAGE) == []
-    assert bench.gateway.counters["bad_log_messages"] == 1
-    assert bench.gateway.counters["dropped_notifications"] == 1
+    assert "n is missing" in agent.one("tools/call", call(), id=2)["result"]["content"][0]["text"]
+    assert bench.gateway.counters["refused_arguments"] == 3

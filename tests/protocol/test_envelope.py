@@ -21,6 +21,7 @@ from mcphub.protocol.envelope import (
     read_request_meta,
     request_meta,
     result_parts,
+    with_warning,
 )
 
 IO = "io.modelcontextprotocol/"
@@ -340,3 +341,19 @@ def test_the_data_of_an_error_of_ours() -> None:
     """Programs find what failed, and where, under one key."""
     data = json.loads(envelope.error_data("lost", "s", tool='t"'))
     assert data == {"dev.mcphub/error": {"kind": "lost", "server": "s", "tool": 't"'}}
+
+
+@pytest.mark.parametrize(
+    ("result", "flagged"),
+    [
+        (b'{"content":[1.0]}', b'{"content":[1.0],"_meta":{W}}'),
+        (b'{"_meta":{"own": 1},"content":[ ]}', b'{"_meta":{"own":1,W},"content":[ ]}'),
+        (b'{"_meta":5}', b'{"_meta":5}'),
+        (b"[]", b"[]"),
+        (b"{", b"{"),
+    ],
+)
+def test_a_warning_is_added(result: bytes, flagged: bytes) -> None:
+    """C152: to a result that stays whole; one whose `_meta` cannot take it stays as it is."""
+    warning = b'"dev.mcphub/warning":{"kind":"k","message":"m"}'
+    assert with_warning(result, "k", "m") == flagged.replace(b"W", warning)

@@ -9,6 +9,7 @@ import pytest
 from mcp_types.methods import parse_server_notification, validate_server_result
 
 from mcphub.protocol import serving
+from mcphub.protocol.envelope import error_data
 from mcphub.protocol.versions import ALL, LEGACY
 
 MODERN = "2026-07-28"
@@ -85,3 +86,12 @@ def test_instructions_of_servers_come_behind_the_own() -> None:
         for raw in both:
             assert json.loads(raw)["instructions"] == plain + "\n\n## a\n漢"
         assert json.loads(serving.initialize_result("2025-11-25", server))["instructions"] == plain
+
+
+@pytest.mark.parametrize("modern", [False, True])
+def test_a_tool_error_with_its_kind(modern: bool) -> None:
+    """C151: programs read of what kind it is, in the `_meta` of either era."""
+    result = json.loads(serving.tool_error("x", modern, error_data("validation", "s", tool="t")))
+    assert result["_meta"].pop("dev.mcphub/error") == {"kind": "validation", "server": "s", "tool": "t"}
+    assert result["_meta"] == json.loads(serving.tool_error("x", True))["_meta"] if modern else result["_meta"] == {}
+    assert result["isError"] is True and result["content"] == [{"type": "text", "text": "x"}]

@@ -1,0 +1,133 @@
+"""Owns what a tool's own schemas say of a call's arguments and of its result: what is certainly wrong with them.
+
+It must not know agents or connections, nor change what it looks at. Nearly all is right, and seen to be in a fraction
+of a microsecond (fast_check); only what is not goes to the thorough check, which is imported then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mcphub.catalog.definition import Definition
+from mcphub.catalog.hygiene import clean
+from mcphub.channel import Data
+from mcphub.gateway.fast_check import Accept, fast_check, says_nothing
+from mcphub.gateway.tool_schema import read_schema
+from mcphub.protocol.jsonrpc import EMPTY, Raw
+
+if TYPE_CHECKING:
+    from mcphub.gateway.careful_check import CarefulCheck
+
+#: Bytes of arguments and of results that are looked at.
+MAX_ARGUMENTS = 256 << 10
+MAX_RESULT = 64 << 10
+#: Tools whose schemas are remembered as read, with what was made of them.
+MAX_KNOWN = 1000
+#: Characters of a tool's name in a text.
+MAX_NAME = 64
+
+
+class _Result(msgspec.Struct, gc=False):
+    isError: Any = False
+    structuredContent: Raw = EMPTY
+
+
+_result = msgspec.json.Decoder(_Result).decode
+
+
+class _Check:
+    """One schema of a tool. The thorough check is imported and compiled where it is needed first."""
+
+    __slots__ = ("_careful", "_fast", "_schema", "_whole")
+
+    def __init__(self, schema: bytes, whole: str, fast: Accept | None) -> None:
+        self._schema = schema
+        self._whole = whole
+        self._fast = fast
+        self._careful: CarefulCheck | None = None
+
+    def wrong_with(self, data: Data) -> Sequence[str]:
+        """A clause for each thing that is certainly wrong with this JSON."""
+        if self._fast is not None:
+            try:
+                self._fast(data)
+            except (msgspec.DecodeError, RecursionError):
+                pass
+            else:
+                return ()
+        if self._careful is None:
+            from mcphub.gateway.careful_check import CarefulCheck
+
+            self._careful = CarefulCheck(self._schema, self._whole)
+        return self._careful.wrong_with(data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is remembered of a tool; None = its schema says nothing, or cannot be used. Its own definition is kept so
+    that no other one can have its id."""
+
+    tool: Definition
+    check: _Check | None
+
+
+class Checks:
+    """The schemas of all tools, each read at its first call."""
+
+    def __init__(self) -> None:
+        self._arguments: dict[int, _Known] = {}
+        self._results: dict[int, _Known] = {}
+
+    def refusal(self, tool: Definition, arguments: Data) -> str:
+        """What a model is told where these arguments (a JSON object) are certainly wrong, "" = they may be sent."""
+        known = self._arguments.get(id(tool))
+        if known is None:
+            known = _remember(self._arguments, tool, _check(tool, b'"inputSchema"', "the arguments", of_objects=True))
+        check = known.check
+        if check is None or len(arguments) > MAX_ARGUMENTS:
+            return ""
+        wrong = check.wrong_with(arguments)
+        if not wrong:
+            return ""
+        shown = clean(tool.name)[:MAX_NAME]
+        return f"The arguments do not fit the schema of {shown}: {'; '.join(wrong)}. Nothing was sent; correct them."
+
+    def unlike(self, tool: Definition, result: Data) -> str:
+        """How a result breaks the tool's own outputSchema, "" = it does not, is too large to be looked at, or says
+        itself that it is an error."""
+        known = self._results.get(id(tool))
+        if known is None:
+            check = _check(tool, b'"outputSchema"', "structuredContent", of_objects=False)
+            known = _remember(self._results, tool, check)
+        if len(result) > MAX_RESULT:
+            return ""
+        try:
+            fields = _result(result)
+        except (msgspec.DecodeError, RecursionError):
+            return ""
+        if fields.isError is True:
+            return ""
+        if not fields.structuredContent:
+            return "structuredContent is missing"
+        if known.check is None:
+            return ""
+        return "; ".join(known.check.wrong_with(memoryview(fields.structuredContent)))
+
+
+def _check(tool: Definition, member: bytes, whole: str, *, of_objects: bool) -> _Check | None:
+    raw = next((value for key, value in tool.members if key == member), b"")
+    schema = read_schema(raw)
+    if schema is None or says_nothing(schema, of_objects):
+        return None
+    return _Check(raw, whole, fast_check(schema))
+
+
+def _remember(known: dict[int, _Known], tool: Definition, check: _Check | None) -> _Known:
+    if len(known) >= MAX_KNOWN:
+        known.clear()  # most are of lists that are no more
+    found = known[id(tool)] = _Known(tool, check)
+    return found

@@ -1,0 +1,157 @@
+"""How a server is opened after what its attempts came to, as a table of transcripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcphub.connection.faults import Fault, FaultKind
+from mcphub.connection.opening import Opening, pinned
+from mcphub.protocol import era
+from mcphub.spec import HttpSpec, InProcessSpec, Origin, Scope, Secret, ServerSpec, SseSpec, StdioSpec
+
+TRANSPORTS: dict[str, Any] = {
+    "stdio": StdioSpec("x"),
+    "http": HttpSpec(Secret("http://h/"), {}, "http://h/"),
+    "sse": SseSpec(Secret("http://h/"), {}, "http://h/"),
+    "in-process": InProcessSpec("x"),
+}
+
+
+def spec(kind: str, pin: str = "auto") -> ServerSpec:
+    return ServerSpec("s", Origin(Scope.USER, "/mcp.json", "s"), TRANSPORTS[kind], era=pin)
+
+
+def fault(kind: FaultKind = FaultKind.HTTP_STATUS, phase: str = "handshake", message: str = "m") -> Fault:
+    return Fault(kind, phase, message)
+
+
+@pytest.mark.parametrize(("said", "pin"), [("auto", None), ("legacy", "legacy"), ("modern", "modern")])
+def test_a_pinned_era(said: str, pin: str | None) -> None:
+    """What the entry wants is what is tried; anything else is found out."""
+    assert pinned(spec("stdio", said)) == pin
+
+
+@pytest.mark.parametrize(
+    ("kind", "pin", "remembered", "first", "final"),
+    [
+        ("stdio", "auto", None, None, False),
+        ("stdio", "auto", "legacy", "legacy", False),
+        ("stdio", "legacy", None, "legacy", True),
+        ("stdio", "modern", "modern", "modern", True),
+        ("http", "auto", None, None, True),
+        ("http", "auto", "modern", "modern", False),
+        ("http", "legacy", "legacy", "legacy", True),
+        ("sse", "auto", None, None, True),
+        ("in-process", "auto", None, None, False),
+    ],
+)
+def test_the_probe_of_an_attempt(kind: str, pin: str, remembered: Any, first: str | None, final: bool) -> None:
+    """A pinned era is final; where nothing locks a process, a second start helps only against a wrong memory."""
+    opening = Opening(spec(kind, pin))
+    if remembered is not None:
+        opening.opened(remembered)
+    assert opening.probe() == era.Probe(first=first, restarted=final)  # type: ignore[arg-type]
+    assert opening.by == kind and not opening.stands_in
+
+
+def test_an_older_server() -> None:
+    """C082: HTTP+SSE is tried once where Streamable HTTP finds nothing to post to; it is remembered once it works."""
+    opening = Opening(spec("http"))
+    again = opening.after(fault(), older=True, probe=opening.probe(), first=True)
+    assert again == era.Probe(first="legacy", restarted=True)
+    assert opening.begin_again(again) == "in the legacy era, by HTTP+SSE"
+    assert (opening.by, opening.stands_in) == ("sse", True)
+    assert opening.after(fault(), older=True, probe=again, first=True) is None, "once"
+    opening.opened("legacy")
+    assert not opening.sessions_beside("legacy")
+    assert opening.failed(fault(FaultKind.LOST, "serve")) == fault(FaultKind.LOST, "serve")
+    assert (opening.by, opening.probe()) == ("sse", era.Probe(first="legacy"))
+
+
+@pytest.mark.parametrize(("pin", "how"), [("auto", "from the beginning"), ("legacy", "in the legacy era")])
+def test_a_memory_of_the_older_transport_that_fails(pin: str, how: str) -> None:
+    """C082: the server has moved on: it is begun again at once as its entry says."""
+    opening = Opening(spec("http", pin))
+    opening.after(fault(), older=True, probe=opening.probe(), first=True)
+    opening.opened("legacy")
+    probe = opening.probe()
+    assert opening.after(fault(FaultKind.NO_ANSWER), older=False, probe=probe, first=True) is None
+    assert opening.after(fault(phase="list"), older=False, probe=probe, first=True) is None
+    again = opening.after(fault(), older=False, probe=probe, first=True)
+    assert again == era.Probe(first=pinned(spec("http", pin)), restarted=True)
+    assert opening.begin_again(again) == how
+    assert opening.by == "http"
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "message"),
+    [
+        (FaultKind.HTTP_STATUS, "handshake", "new; by HTTP+SSE: old"),
+        (FaultKind.NO_ANSWER, "spawn", "new; by HTTP+SSE: old"),
+        (FaultKind.NEEDS_AUTH, "handshake", "old"),
+        (FaultKind.LOST, "list", "old"),
+    ],
+)
+def test_a_guess_that_fails(kind: FaultKind, phase: str, message: str) -> None:
+    """C082: what either transport heard is said, unless the older one found out more; the next attempt begins anew."""
+    opening = Opening(spec("http"))
+    opening.after(fault(message="new"), older=True, probe=opening.probe(), first=True)
+    assert opening.failed(fault(kind, phase, "old")).message == message
+    assert (opening.by, opening.stands_in) == ("http", False)
+    assert opening.failed(fault(message="x")).message == "x"
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "probe", "first", "again"),
+    [
+        (FaultKind.EXITED, "handshake", era.Probe(), True, era.Probe(first="legacy", restarted=True)),
+        (FaultKind.EXITED, "handshake", era.Probe(), False, None),
+        (FaultKind.EXITED, "list", era.Probe(), True, None),
+        (FaultKind.LOST, "handshake", era.Probe(), True, None),
+        (FaultKind.EXITED, "handshake", era.Probe(first="legacy"), True, None),
+        (FaultKind.EXITED, "handshake", era.Probe(restarted=True), True, None),
+    ],
+)
+def test_a_program_that_ends_at_its_first_message(
+    kind: FaultKind, phase: str, probe: era.Probe, first: bool, again: era.Probe | None
+) -> None:
+    """C068: it is started again in the other era, once, and only at the first attempt."""
+    opening = Opening(spec("stdio"))
+    assert opening.after(fault(kind, phase), older=False, probe=probe, first=first) == again
+
+
+def test_the_modern_era_needs_the_newer_transport() -> None:
+    """The older one carries the legacy era alone."""
+    opening = Opening(spec("http"))
+    opening.after(fault(), older=True, probe=opening.probe(), first=True)
+    assert opening.begin_again(era.Probe(first="modern", restarted=True)) == "in the modern era"
+    assert opening.by == "http"
+
+
+@pytest.mark.parametrize(
+    ("phase", "remembered"), [("spawn", True), ("handshake", False), ("list", False), ("serve", True)]
+)
+def test_what_a_fault_leaves_of_the_era(phase: str, remembered: bool) -> None:
+    """A handshake or list that fails may fail for the remembered era; anything else says nothing of it."""
+    opening = Opening(spec("stdio"))
+    opening.opened("modern")
+    opening.failed(fault(FaultKind.NO_ANSWER, phase))
+    assert (opening.probe().first == "modern") is remembered
+
+
+@pytest.mark.parametrize(
+    ("kind", "pin", "found", "possible"),
+    [
+        ("http", "auto", "modern", True),
+        ("http", "auto", "legacy", True),
+        ("http", "legacy", "legacy", True),
+        ("http", "modern", "modern", False),
+        ("sse", "auto", "legacy", False),
+        ("stdio", "auto", "legacy", False),
+    ],
+)
+def test_sessions_beside(kind: str, pin: str, found: Any, possible: bool) -> None:
+    """Only Streamable HTTP has them, and not beside an era that the entry pins."""
+    assert Opening(spec(kind, pin)).sessions_beside(found) is possible
