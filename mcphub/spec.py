@@ -16,8 +16,15 @@ import msgspec
 class Scope(enum.StrEnum):
     """Where an entry came from; the order of precedence is the order of `config.sources.SOURCES`."""
 
+    ENTERPRISE = "enterprise"
+    MANAGED = "managed"
+    DYNAMIC = "dynamic"
+    LOCAL = "local"
     PROJECT = "project"
     USER = "user"
+    PLUGIN = "plugin"
+    WEBAPP = "webapp"
+    SESSION = "session"
     EMBEDDED = "embedded"
 
 
@@ -143,11 +150,13 @@ class InstanceKey(NamedTuple):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Why one entry, or one file (`name` ""), cannot be used; shown as a failed row, never raised."""
+    """Why one entry, or one file (`name` ""), cannot be used; shown as a failed row, never raised. `missing` are the
+    variables that it waits for, where that is all."""
 
     name: str
     origin: Origin
     message: str
+    missing: tuple[str, ...] = ()
 
 
 class Want(msgspec.Struct, frozen=True):
@@ -157,11 +166,15 @@ class Want(msgspec.Struct, frozen=True):
 
 
 class Off(msgspec.Struct, frozen=True):
-    """This entry shall not run, and why: `approval`, `person`, `idle`; `detail` is one line with the next step."""
+    """This entry shall not run, and why: `policy`, `approval`, `person`, `idle`; `detail` is one line with the next step.
+
+    `workspace` is the only one that it is off for, where agents of others may use it; "" = it is off for all.
+    """
 
     spec: ServerSpec
     because: str
     detail: str
+    workspace: str = ""
 
 
 class Broken(msgspec.Struct, frozen=True):

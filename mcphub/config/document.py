@@ -44,17 +44,27 @@ def parse_file(data: bytes, *, scope: Scope, path: str, directory: str) -> Layer
             hint = f"; a server goes below {SERVERS!r}" if entry_like else ""
             warnings.append(f"{place}: this key is not used{hint}")
 
-    servers = top.get(SERVERS, {})
+    found = parse_servers(document, SERVERS, scope=scope, path=path)
+    return Layer(
+        scope, path, directory, found.entries, (*problems, *found.problems), (*warnings, *found.warnings)
+    )
+
+
+def parse_servers(document: jsonc.Document, key: str, *, scope: Scope, path: str) -> Layer:
+    """The servers below `key` of the object that the document is, as a layer without a directory. Never raises."""
+    problems: list[Problem] = []
+    warnings: list[str] = []
+    servers = document.value.get(key, {})
     if not isinstance(servers, dict):
-        line = document.line((SERVERS,))
-        message = f"cannot use {path}:{line} {SERVERS}: expected an object, found {kind_of(servers)}"
-        problems.append(Problem("", Origin(scope, path, SERVERS, line), message))
+        line = document.line((key,))
+        message = f"cannot use {path}:{line} {key}: expected an object, found {kind_of(servers)}"
+        problems.append(Problem("", Origin(scope, path, key, line), message))
         servers = {}
     entries: list[Entry] = []
     for name, raw in servers.items():
         shown = shown_name(name)
-        lines = document.lines.below((SERVERS, name))
-        origin = Origin(scope, path, f"{SERVERS}.{shown}", lines.number)
+        lines = document.lines.below((key, name))
+        origin = Origin(scope, path, f"{key}.{shown}", lines.number)
         if cause := name_fault(name):
             problems.append(Problem(shown, origin, f"cannot use server {shown}: {origin}: {cause}"))
         elif not isinstance(raw, dict):
@@ -63,9 +73,9 @@ def parse_file(data: bytes, *, scope: Scope, path: str, directory: str) -> Layer
         else:
             entries.append(Entry(name, raw, origin, lines))
     for name, first in case_twins(list(servers)).items():
-        line = document.line((SERVERS, name))
-        warnings.append(f"{path}:{line} {SERVERS}.{name}: differs from {first!r} in upper and lower case only")
-    return Layer(scope, path, directory, tuple(entries), tuple(problems), tuple(warnings))
+        line = document.line((key, name))
+        warnings.append(f"{path}:{line} {key}.{name}: differs from {first!r} in upper and lower case only")
+    return Layer(scope, path, "", tuple(entries), tuple(problems), tuple(warnings))
 
 
 def file_problem(scope: Scope, path: str, directory: str, message: str, line: int = 0) -> Layer:

@@ -123,6 +123,11 @@ def hub_environment(process: Mapping[str, str], file: Mapping[str, str]) -> dict
     return {**process, **file}
 
 
+def listed(variables: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """Those of `variables` that `names` has, by name in the order of the alphabet."""
+    return {name: variables[name] for name in sorted(set(names)) if name in variables}
+
+
 def base_environment(env: Mapping[str, str]) -> dict[str, str]:
     """The part of `env` that every child gets; also what a host's environment is reduced to when it starts a daemon."""
     return {name: value for name, value in env.items() if name in BASE_NAMES or name.startswith(BASE_PREFIXES)}

@@ -7,8 +7,8 @@ Grammar (case C021), read from left to right:
     ${NAME}            the variable's value; set but empty gives ""; unset without default is *missing*
     ${NAME:-text}      the value, or `text` when the variable is unset or empty; `text` is everything up to the first
                        `}`, taken as it stands (colons and slashes are fine, nothing in it is expanded)
-    ${workspaceFolder} the directory of the project file; missing where there is none
-    ${secret:NAME}     reserved for the vault; this version refuses it
+    ${workspaceFolder} the directory of the project that the entry is for; missing where there is none
+    ${secret:NAME}     what the person keeps under this name; missing where nothing is kept
 
     NAME = [A-Za-z_][A-Za-z0-9_]*
 
@@ -38,12 +38,13 @@ _BRACE = re.compile(r"\$\{|\}")
 class Variables:
     """What a text may refer to. `workspace` is "" where there is no project; values never show.
 
-    Variables that `withheld` names are empty, set or not.
+    Variables that `withheld` names are empty, set or not. `secret` finds a secret by its name, None = there are none.
     """
 
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     workspace: str = ""
     withheld: Callable[[str], bool] | None = None
+    secret: Callable[[str], str | None] | None = field(default=None, repr=False)
 
     def get(self, name: str) -> str | None:
         """The value of `name`, None when it is unset."""
@@ -59,8 +60,8 @@ class Variables:
 class Expanded:
     """The text after replacement, and the names that it needs and cannot have.
 
-    `text` must not be used while `missing` or `secrets` hold anything. `unsupported` are the forms kept as they stood,
-    `withheld` the variables that were empty because they must not be used here.
+    `text` must not be used while `missing` or `secrets` hold anything; `secrets` are those not found. `unsupported` are
+    the forms kept as they stood, `withheld` the variables that were empty because they must not be used here.
     """
 
     text: str = field(repr=False)
@@ -97,7 +98,11 @@ def expand(text: str, variables: Variables) -> Expanded:
         at = end
         reference = _REFERENCE.fullmatch(body)
         if secret := _SECRET.fullmatch(body):
-            secrets.append(secret["name"])
+            kept = variables.secret(secret["name"]) if variables.secret is not None else None
+            if kept is None:
+                secrets.append(secret["name"])
+            else:
+                parts.append(kept)
         elif reference is None or "${" in body or dollar.group() != "${":
             parts.append(whole)
             unsupported.append(_clip(whole))
@@ -117,7 +122,7 @@ def expand(text: str, variables: Variables) -> Expanded:
 
 def only_references(text: str) -> bool:
     """`text` consists of supported references without defaults: it can be shown, since it says no value itself."""
-    return re.fullmatch(r"(?:\$\{[A-Za-z_][A-Za-z0-9_]*\})+", text) is not None
+    return re.fullmatch(r"(?:\$\{(?:[A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z0-9_./-]+)\})+", text) is not None
 
 
 def _balanced(text: str, start: int) -> int:
@@ -140,4 +145,4 @@ def _clip(form: str) -> str:
 
 
 def _once(names: list[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(names)) if names else ()

@@ -6,19 +6,27 @@ it from a thread.
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from mcphub.errors import ConfigError
-from mcphub.spec import SHORTEST_SECRET, HttpSpec, StdioSpec
+from mcphub.spec import SHORTEST_SECRET, HttpSpec, Scope, StdioSpec
+from mcphub.store.dynamic import Added
+from mcphub.store.toggles import Toggles, ToggleStore
 
 from .entries.context import Context, EnvFile
-from .environment import hub_environment, parse_environment
-from .layer import keep_last_good
+from .environment import hub_environment, listed, parse_environment
+from .layer import OWNED, Layer, keep_last_good
+from .own_policy import read_own_policy, unreadable
 from .places import Places
-from .readfile import Reader, Stamp, changed
+from .policy_document import PolicyDocument
+from .readfile import GONE, Content, Reader, Stamp, changed
+from .remote_settings import RemoteSettings
 from .resolve import ResolvedSet, resolve, wanted_env_files
 from .settings import HubSettings, parse_settings
+from .settle import SETTLE, settled
 from .sources import SOURCES
 from .sources.request import Request
 from .urls import secrets_of
@@ -37,6 +45,16 @@ class Loaded:
     environment: Mapping[str, str] = field(repr=False)
     notes: tuple[str, ...]
     stamps: tuple[Stamp, ...] = field(repr=False)
+    toggles: Toggles = field(default_factory=Toggles)
+    #: Since when administrators' files are in force as they were before, by time.monotonic(); None = as they are.
+    unsettled: float | None = None
+    #: Where administrators want further settings to be fetched from: what their highest document says now, whole.
+    remote: RemoteSettings | None = None
+    #: What each file that was read said last, and since when one is gone that still counts as it was.
+    contents: Mapping[str, Content] = field(default_factory=dict, repr=False)
+    gone: float | None = None
+    #: The servers are those of no workspace, the very same ones.
+    shared: bool = False
 
     def signature(self) -> tuple[Stamp, ...]:
         """What every file looked at (also those that are not there) was like: path, device, inode, mode, size,
@@ -45,7 +63,21 @@ class Loaded:
 
     def stale(self) -> bool:
         """Whether loading again may give another result; one stat for each file looked at."""
-        return changed(self.stamps)
+        return self._due_passed() or changed(self.stamps)
+
+    @property
+    def due(self) -> float | None:
+        """When loading again may give another result though no file is touched, by time.monotonic(); None = never."""
+        times = []
+        if self.unsettled is not None:
+            times.append(self.unsettled + SETTLE)
+        if self.gone is not None:
+            times.append(self.gone + GONE)
+        return min(times, default=None)
+
+    def _due_passed(self) -> bool:
+        due = self.due
+        return due is not None and time.monotonic() >= due
 
     def problems(self) -> tuple[str, ...]:
         """What cannot be used as it is written, as `StatusReport.problems` wants it."""
@@ -62,7 +94,8 @@ class Loaded:
         for one in self.resolved.servers.values():
             transport = one.spec.transport if one.spec is not None else None
             if isinstance(transport, StdioSpec):
-                found |= {str(value) for value in transport.env.values()}
+                known = one.entry.variables if one.entry is not None else {}
+                found |= {str(value) for name, value in transport.env.items() if known.get(name) != value}
                 pairs = zip(transport.args, transport.shown[1:], strict=False)
                 found |= {str(arg) for arg, shown in pairs if arg != shown}
             elif isinstance(transport, HttpSpec):
@@ -70,49 +103,129 @@ class Loaded:
         return frozenset(value for value in found if len(value) >= SHORTEST_SECRET)
 
 
-def load(workspace: str, env: Mapping[str, str], places: Places, *, previous: Loaded | None = None) -> Loaded:
-    """Everything for one workspace (an absolute directory, "" = none). `env` is the daemon's own environment.
+def load(
+    workspace: str,
+    env: Mapping[str, str],
+    places: Places,
+    *,
+    previous: Loaded | None = None,
+    dynamic: tuple[Added, ...] = (),
+    client: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Everything for one workspace (an absolute directory, "" = none). `env` is the daemon's own environment, `dynamic`
+    what was added to it until it ends. `client` are variables of an agent's: those that the settings list in
+    `clientEnv` are what references find first.
 
-    `previous` is the last result for the same workspace: a file of servers that cannot be read now keeps what it said
-    then, with a warning. Never raises for what is in the files.
+    `previous` is the last result for the same workspace, or for none: a file of servers that cannot be read now keeps
+    what it said then, with a warning; what administrators wrote does so for a moment (settle.py), and so does a file
+    that vanished (readfile.py). Never raises for what is in the files.
     """
-    reader = Reader()
+    reader = Reader(previous.contents if previous is not None else None)
     notes: list[str] = []
     file_env, found = parse_environment(_read(reader, places.environment, notes), places.environment)
     notes += found
     environment = hub_environment(env, file_env)
-    settings, found = parse_settings(_read(reader, places.settings, notes), places.settings, environment)
+    known = len(notes)
+    written = _read(reader, places.settings, notes)
+    fault = "".join(notes[known:])
+    last = previous.settings if previous is not None else None
+    settings, found = parse_settings(written, places.settings, environment, last)
     notes += found
 
-    request = Request(workspace, places, reader)
+    request = Request(workspace, places, reader, settings, dynamic)
     layers = tuple(layer for source in SOURCES for layer in source.load(request))
+    remote = next((layer.remote for layer in layers if layer.remote is not None), None)
+    unsettled: float | None = None
     if previous is not None:
+        layers, unsettled = settled(layers, previous.resolved.layers, previous.unsettled, time.monotonic())
         layers = keep_last_good(layers, previous.resolved.layers)
+    lost = fault and not written
+    own = unreadable(places.settings, fault) if lost else read_own_policy(written, places.settings)
+    if (own := _last_good_rules(own, places.settings, notes, previous)) is not None:
+        layers += (Layer(Scope.USER, places.settings, policy=own),)
+    toggles = _toggles(reader, places.toggles, notes, previous)
     context = Context(
-        environment,
+        {**environment, **listed(client, settings.client_env)} if client else environment,
         places.environment,
         startup_timeout=settings.connect.timeout,
         call_timeout=settings.call.timeout,
+        switched_off=toggles.switched_off(os.path.realpath(workspace) if workspace else ""),
+        workspace=workspace,
     )
     env_files = {path: _env_file(reader, path) for path in wanted_env_files(layers, context)}
     resolved = resolve(layers, replace(context, env_files=env_files), workspace=workspace)
-    return Loaded(resolved, settings, environment, tuple(notes), reader.stamps)
+    return Loaded(
+        resolved, settings, environment, tuple(notes), reader.stamps, toggles, unsettled, remote, reader.contents,
+        reader.gone,
+    )
+
+
+def load_beside(
+    everybody: Loaded, workspace: str, places: Places, *, dynamic: tuple[Added, ...] = ()
+) -> Loaded | None:
+    """Everything for a workspace that brings nothing of its own, taken from what was loaded for none and is not stale;
+    None where it does bring something. Costs a few stat calls, and reads nothing where nothing is."""
+    reader = Reader(everybody.contents)
+    request = Request(workspace, places, reader, everybody.settings, dynamic)
+    own = tuple(layer for source in SOURCES if source.scope in OWNED for layer in source.load(request))
+    theirs = everybody.resolved.layers
+    if own != tuple(layer for layer in theirs if layer.scope in OWNED):
+        return None
+    toggles = everybody.toggles
+    if toggles.switched_off(os.path.realpath(workspace)) != toggles.switched_off(""):
+        return None
+    return replace(
+        everybody,
+        resolved=replace(everybody.resolved, workspace=workspace),
+        stamps=tuple({stamp.path: stamp for stamp in (*reader.stamps, *everybody.stamps)}.values()),
+        shared=True,
+    )
 
 
 def _read(reader: Reader, path: str, notes: list[str]) -> bytes:
+    """What the file says; while it cannot be read, what it said last."""
     try:
         return reader.read(path) or b""
     except ConfigError as error:
-        notes.append(str(error))
-        return b""
+        last = reader.last(path)
+        notes.append(f"{error}; what it said last stays in force" if last else str(error))
+        return last
+
+
+def _last_good_rules(
+    own: PolicyDocument | None, path: str, notes: list[str], previous: Loaded | None
+) -> PolicyDocument | None:
+    """A person's own rules; while their file cannot be used, what they were before. Where nobody knows what they were,
+    they close."""
+    if own is None or not own.fault or previous is None:
+        return own
+    before = next((one.policy for one in previous.resolved.layers if one.path == path and one.policy), None)
+    if before is not None and before.fault:
+        return own
+    notes.append(f"{path}: cannot be used now, so your own rules of policy stay as they were")
+    return before
+
+
+def _toggles(reader: Reader, path: str, notes: list[str], previous: Loaded | None) -> Toggles:
+    """What is switched off; while the file cannot be used, what was so before: nothing starts by its damage."""
+    try:
+        toggles, problems = ToggleStore(path).understand(reader.read(path))
+    except ConfigError as error:
+        toggles, problems = Toggles(), (str(error),)
+    notes += problems
+    return previous.toggles if problems and previous is not None else toggles
 
 
 def _env_file(reader: Reader, path: str) -> EnvFile:
+    stale: tuple[str, ...] = ()
     try:
         data = reader.read(path)
     except ConfigError as error:
-        return EnvFile(error=str(error))
+        data = reader.last(path)
+        if not data:
+            return EnvFile(error=str(error))
+        stale = (f"{error}; what it said last stays in force",)
     if data is None:
         return EnvFile(error=f"cannot read {path}: No such file")
     values, problems = parse_environment(data, path)
-    return EnvFile(values, problems)
+    return EnvFile(values, (*stale, *problems))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 
 #: Host files use these names for servers of their own, and some JavaScript programs break on the last three.
 RESERVED_NAMES = frozenset(
@@ -42,3 +43,19 @@ def case_twins(names: list[str]) -> dict[str, str]:
         if _NAME.fullmatch(name) and (first := seen.setdefault(name.lower(), name)) != name:
             twins[name] = first
     return twins
+
+
+def near_miss(name: str, known: Iterable[str]) -> str:
+    """The one of `known` that `name` was probably meant to be, "" where it is one of them, or like none."""
+    names = list(known)
+    if name in names:
+        return ""
+    import difflib  # most people have no such file
+
+    folded = {_folded(one): one for one in names}
+    found = difflib.get_close_matches(_folded(name[:200]), folded, n=1, cutoff=0.86)
+    return folded[found[0]] if found else ""
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")

@@ -1,26 +1,34 @@
 """Owns where mcphub's own files are: configuration, state, sockets.
 
 It must not read or create them. Places follow the XDG variables and HOME alone, so that setting those isolates a hub
-whole.
+whole; what administrators put on the machine is where no variable leads.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import sys
 
 import msgspec
 import platformdirs
 
 from . import runtime_dir
+from .system_places import SystemPlaces, system_places
+
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.]+")
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Absolute directories: the person's home, mcphub's configuration and state."""
+    """Absolute directories: the person's home, mcphub's configuration, state and data ("" = none)."""
 
     home: str
     config_dir: str
     state_dir: str
+    data_dir: str = ""
+    #: Where administrators put what governs it.
+    system: SystemPlaces = SystemPlaces()
 
     @property
     def servers(self) -> str:
@@ -48,6 +56,16 @@ class Places(msgspec.Struct, frozen=True):
         return os.path.join(self.state_dir, "approvals.json")
 
     @property
+    def toggles(self) -> str:
+        """Which servers a person switched off."""
+        return os.path.join(self.state_dir, "toggles.json")
+
+    @property
+    def pins(self) -> str:
+        """The directory of what each server's tools looked like when they were first used."""
+        return os.path.join(self.state_dir, "pins")
+
+    @property
     def http_token(self) -> str:
         """What agents bring to the loopback."""
         return os.path.join(self.state_dir, "http-token")
@@ -56,6 +74,36 @@ class Places(msgspec.Struct, frozen=True):
     def workspace_ids(self) -> str:
         """Which directory each id in a URL stands for."""
         return os.path.join(self.state_dir, "workspaces.json")
+
+    @property
+    def dynamic(self) -> str:
+        """The servers that were added while the daemon ran, and are to outlive it."""
+        return os.path.join(self.state_dir, "dynamic.json")
+
+    @property
+    def webapp(self) -> str:
+        """What the catalogue of connectors said last."""
+        return os.path.join(self.state_dir, "webapp.json")
+
+    @property
+    def fetched_settings(self) -> str:
+        """Managed settings as they were fetched last."""
+        return os.path.join(self.state_dir, "managed-settings.json")
+
+    @property
+    def plugins(self) -> str:
+        """The folder whose folders are plugins, "" = there is none."""
+        return os.path.join(self.data_dir, "plugins") if self.data_dir else ""
+
+    def plugin_data(self, plugin: str) -> str:
+        """The directory that a plugin may keep things in; `plugin` is a good name."""
+        return os.path.join(self.data_dir or self.state_dir, "plugin-data", plugin)
+
+    def local(self, directory: str) -> str:
+        """The person's own servers for the project whose real path is `directory`: never a file inside of it."""
+        digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
+        name = _NOT_PLAIN.sub("-", os.path.basename(directory))[:40].strip("-") or "root"
+        return os.path.join(self.state_dir, "local", f"{name}-{digest}.json")
 
     @property
     def agent_socket(self) -> str:
@@ -74,8 +122,8 @@ class Places(msgspec.Struct, frozen=True):
 
 
 def places() -> Places:
-    """The places of the user who runs this process, from XDG_CONFIG_HOME, XDG_STATE_HOME and HOME, or the system's
-    way."""
+    """The places of the user who runs this process, from XDG_CONFIG_HOME, XDG_STATE_HOME, XDG_DATA_HOME and HOME,
+    or the system's way."""
     home = os.path.abspath(os.path.expanduser("~"))
     config = platformdirs.user_config_dir("mcphub", appauthor=False)
     if sys.platform == "darwin" and not os.environ.get("XDG_CONFIG_HOME"):
@@ -86,4 +134,8 @@ def places() -> Places:
     if sys.platform == "darwin" and not os.environ.get("XDG_STATE_HOME"):
         # There the state directory is the configuration directory; a folder of its own keeps the two apart.
         state = os.path.join(state, "state")
-    return Places(home, os.path.abspath(config), os.path.abspath(state))
+    data = platformdirs.user_data_dir("mcphub", appauthor=False)
+    if sys.platform == "darwin" and not os.environ.get("XDG_DATA_HOME"):
+        data = os.path.join(data, "data")
+    directories = (os.path.abspath(config), os.path.abspath(state), os.path.abspath(data))
+    return Places(home, *directories, system_places())

@@ -6,7 +6,7 @@ It must not read files, nor know whether a server may run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -15,7 +15,7 @@ from mcphub.spec import Off, Origin, Problem, Scope, ServerSpec
 from .entries.context import Context
 from .entries.entry import parse_entry
 from .entries.stdio import env_file_path
-from .layer import Entry, Layer
+from .layer import Entry, Layer, owner
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Resolved(msgspec.Struct, frozen=True):
     @property
     def workspace(self) -> str:
         """The directory whose agents may use it, "" = every agent of the user."""
-        return self.directory if self.origin.scope is Scope.PROJECT else ""
+        return owner(self.origin.scope, self.directory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,13 @@ def resolve(layers: Iterable[Layer], context: Context, *, workspace: str = "") -
                 claims.setdefault(problem.name, []).append((layer, problem))
 
     servers: dict[str, Resolved] = {}
+    alone = exclusive(counted)
     for name in sorted(claims):
         (layer, winner), *losers = claims[name]
         shadows = tuple(loser.origin for _, loser in losers)
+        if alone is not None and layer.scope is not Scope.ENTERPRISE:
+            servers[name] = _ignored(name, layer, winner, shadows, context, alone)
+            continue
         if isinstance(winner, Problem):
             servers[name] = Resolved(name, winner.origin, winner, None, layer.directory, shadows)
             continue
@@ -102,8 +106,30 @@ def resolve(layers: Iterable[Layer], context: Context, *, workspace: str = "") -
 def in_force(layers: Iterable[Layer]) -> tuple[Layer, ...]:
     """`layers` without the embedded one where any other says something."""
     all_layers = tuple(layers)
-    said = any(layer.entries or layer.problems for layer in all_layers if layer.scope is not Scope.EMBEDDED)
+    said = exclusive(all_layers) is not None
+    said = said or any(layer.entries or layer.problems for layer in all_layers if layer.scope is not Scope.EMBEDDED)
     return tuple(layer for layer in all_layers if not (said and layer.scope is Scope.EMBEDDED))
+
+
+def exclusive(layers: Iterable[Layer]) -> Layer | None:
+    """The enterprise's layer where there is one: no entry of another layer counts beside it, be it empty or broken
+    (case C124)."""
+    return next((layer for layer in layers if layer.scope is Scope.ENTERPRISE), None)
+
+
+def _ignored(
+    name: str, layer: Layer, winner: Entry | Problem, shadows: tuple[Origin, ...], context: Context, alone: Layer
+) -> Resolved:
+    """What an entry is beside an enterprise's file: shown, and off. Nothing in it is expanded."""
+    if isinstance(winner, Problem):
+        return Resolved(name, winner.origin, winner, None, layer.directory, shadows)
+    parsed = parse_entry(winner, layer.directory, replace(context, switched_off={name: ""}))
+    outcome = parsed.outcome
+    if isinstance(outcome, Off):
+        cause = ", and cannot be used" if alone.faulty else ""
+        detail = f"ignored: {alone.path} has exclusive control over MCP servers{cause}"
+        outcome = Off(outcome.spec, "enterprise", detail)
+    return Resolved(name, winner.origin, outcome, winner, layer.directory, shadows)
 
 
 def wanted_env_files(layers: Iterable[Layer], context: Context) -> tuple[str, ...]:
@@ -111,7 +137,9 @@ def wanted_env_files(layers: Iterable[Layer], context: Context) -> tuple[str, ..
     `Context.env_files`."""
     seen: set[str] = set()
     paths: dict[str, None] = {}
-    for layer in layers:
+    all_layers = tuple(layers)
+    alone = exclusive(all_layers)
+    for layer in all_layers if alone is None else (alone,):
         for entry in layer.entries:
             if entry.name not in seen and (path := env_file_path(entry, layer.directory, context)) is not None:
                 paths[path] = None

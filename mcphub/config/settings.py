@@ -8,16 +8,18 @@ from __future__ import annotations
 import math
 import typing
 from collections.abc import Mapping
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
+
+from . import own_policy
 
 Meta = msgspec.Meta
 
 # Sections that belong to the format and are not used by this version: saying so beats calling them unknown.
 _LATER = frozenset(
     [
-        "policy", "plugins", "webapp", "xaaIdp", "vault",
+        "xaaIdp", "vault",
     ]
 )
 
@@ -64,6 +66,14 @@ class StopSettings(msgspec.Struct, frozen=True):
     grace: Annotated[float, Meta(ge=0, le=60)] = 2.0
 
 
+class PinningSettings(msgspec.Struct, frozen=True):
+    """`[pinning]`: what becomes of tools that are not as they were when a server was first used; `project` of servers
+    that projects bring, `others` of all others."""
+
+    project: Literal["withhold", "flag", "off"] = "withhold"
+    others: Literal["withhold", "flag", "off"] = "flag"
+
+
 class Listen(msgspec.Struct, frozen=True):
     """An address of the loopback. Port 0 = any free one, another at each start."""
 
@@ -77,6 +87,26 @@ class HttpSettings(msgspec.Struct, frozen=True):
     listen: str = ""
 
 
+class PluginsSettings(msgspec.Struct, frozen=True):
+    """`[plugins]`: `directories` are the plugins, each an absolute path or one that begins with `~/`; none = those in
+    the folder `plugins` of mcphub's data directory."""
+
+    directories: tuple[str, ...] = ()
+
+
+class WebappSettings(msgspec.Struct, frozen=True):
+    """`[webapp]`: `catalogue` is the URL that connectors come from, "" = none; it is looked at every `refresh` seconds.
+
+    A URL on one of `unwrap_hosts` (`*.example.com` = any below it) stands for the one in its query's
+    `unwrap_parameter`.
+    """
+
+    catalogue: str = ""
+    unwrap_hosts: tuple[str, ...] = ()
+    unwrap_parameter: str = "mcp_url"
+    refresh: Annotated[float, Meta(ge=60, le=604800)] = 3600.0
+
+
 class HubSettings(msgspec.Struct, frozen=True):
     """Everything of settings.toml. In the file, names are written in camel case (`max_length` is `maxLength`)."""
 
@@ -86,9 +116,29 @@ class HubSettings(msgspec.Struct, frozen=True):
     call: CallSettings = msgspec.field(default_factory=CallSettings)
     logs: LogsSettings = msgspec.field(default_factory=LogsSettings)
     stop: StopSettings = msgspec.field(default_factory=StopSettings)
+    pinning: PinningSettings = msgspec.field(default_factory=PinningSettings)
     http: HttpSettings = msgspec.field(default_factory=HttpSettings)
+    plugins: PluginsSettings = msgspec.field(default_factory=PluginsSettings)
+    webapp: WebappSettings = msgspec.field(default_factory=WebappSettings)
     #: names of variables that `mcphub connect` may hand over from an agent's environment
     client_env: tuple[str, ...] = ()
+
+
+#: What a change of takes effect at once; the rest is read when the daemon starts.
+_LIVE = frozenset(["connect.timeout", "call", "plugins", "webapp", "clientEnv"])
+
+
+def awaiting_restart(begun: HubSettings, now: HubSettings) -> tuple[str, ...]:
+    """The keys, as settings.toml has them, whose values are other ones now than those that are in use."""
+    found = []
+    for section in HubSettings.__struct_fields__:
+        one, other = getattr(begun, section), getattr(now, section)
+        for name in getattr(one, "__struct_fields__", ("",)):
+            key = _camel(section) + (f".{_camel(name)}" if name else "")
+            same = getattr(one, name) == getattr(other, name) if name else one == other
+            if not same and _camel(section) not in _LIVE and key not in _LIVE:
+                found.append(key)
+    return tuple(found)
 
 
 _LOOPBACK = {"127.0.0.1": "127.0.0.1", "localhost": "127.0.0.1", "[::1]": "::1"}
@@ -108,18 +158,22 @@ def listen_address(text: str) -> Listen | None:
     return Listen(found, int(port))
 
 
-def parse_settings(data: bytes, path: str, env: Mapping[str, str]) -> tuple[HubSettings, tuple[str, ...]]:
+def parse_settings(
+    data: bytes, path: str, env: Mapping[str, str], last: HubSettings | None = None
+) -> tuple[HubSettings, tuple[str, ...]]:
     """The settings of one file (b"" = none), then the overrides of `env`, and one line for each thing that is wrong.
 
-    A file that is no TOML means defaults; a wrong value means the default of that key; an unknown key is named and
-    otherwise ignored. `env` may hold MCP_TIMEOUT (milliseconds, 1000 and more), MCP_SERVER_CONNECTION_BATCH_SIZE and
-    MCP_REMOTE_SERVER_CONNECTION_BATCH_SIZE; they win over the file. Never raises.
+    A file that is no TOML means `last`, or the defaults where nobody knows what it said last; a wrong value means the
+    default of that key; an unknown key is named and otherwise ignored. `env` may hold MCP_TIMEOUT (milliseconds, 1000
+    and more), MCP_SERVER_CONNECTION_BATCH_SIZE and MCP_REMOTE_SERVER_CONNECTION_BATCH_SIZE; they win over the file.
+    Never raises.
     """
     problems: list[str] = []
-    table: dict[str, Any] = {}
+    settings = HubSettings()
     if data:
-        table = _table(data, path, problems)
-    settings = _section(HubSettings(), table, path, "", problems)
+        kept = "the defaults are in force" if last is None else "the settings stay as they were"
+        table = _table(data, path, kept, problems)
+        settings = _section(settings, table, path, "", problems) if table is not None else last or settings
     try:
         listen_address(settings.http.listen)
     except ValueError as error:
@@ -128,18 +182,18 @@ def parse_settings(data: bytes, path: str, env: Mapping[str, str]) -> tuple[HubS
     return _overridden(settings, env, problems), tuple(problems)
 
 
-def _table(data: bytes, path: str, problems: list[str]) -> dict[str, Any]:
+def _table(data: bytes, path: str, kept: str, problems: list[str]) -> dict[str, Any] | None:
     import tomllib  # most people have no such file
 
     try:
         return tomllib.loads(data.decode("utf-8").removeprefix("\ufeff"))
     except UnicodeDecodeError as error:
-        problems.append(f"cannot use {path}: not UTF-8 at byte {error.start}; the defaults are in force")
+        problems.append(f"cannot use {path}: not UTF-8 at byte {error.start}; {kept}")
     except tomllib.TOMLDecodeError as error:
-        problems.append(f"cannot use {path}: {error}; the defaults are in force")
+        problems.append(f"cannot use {path}: {error}; {kept}")
     except (RecursionError, ValueError) as error:
-        problems.append(f"cannot use {path}: {type(error).__name__} while reading it; the defaults are in force")
-    return {}
+        problems.append(f"cannot use {path}: {type(error).__name__} while reading it; {kept}")
+    return None
 
 
 _Section = typing.TypeVar("_Section")
@@ -156,6 +210,8 @@ def _section(default: _Section, table: Mapping[str, Any], path: str, prefix: str
     for key, value in table.items():
         shown = prefix + key
         name = names.get(key)
+        if name is None and prefix + key == own_policy.TABLE:
+            continue
         if name is None:
             known = ", ".join(sorted(names))
             cause = "not used by this version" if prefix + key in _LATER else f"unknown key; known here: {known}"

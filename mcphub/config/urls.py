@@ -11,6 +11,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from mcphub.address import is_loopback
 from mcphub.spec import HttpSpec
 
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _NOT_IN_URL = re.compile(r"[\x00-\x20\x7f\\]")
 _BREAKS = re.compile(r"[\r\n\x00]")
@@ -40,7 +42,7 @@ def url_fault(url: str) -> str:
     """Why no server can be reached at this URL."""
     if _NOT_IN_URL.search(url):
         return "a URL has no blanks, backslashes or control characters"
-    parts = _split(url)
+    parts = split_url(url)
     if parts is None:
         return "this is no URL"
     if parts.scheme not in ("http", "https"):
@@ -52,13 +54,14 @@ def url_fault(url: str) -> str:
 
 def open_host(url: str) -> str:
     """The host that a URL without TLS leads to, "" where TLS is used or the host is this machine."""
-    parts = _split(url)
+    parts = split_url(url)
     if parts is None or parts.scheme != "http" or not parts.hostname or is_loopback(parts.hostname):
         return ""
     return parts.hostname
 
 
-def _split(url: str) -> SplitResult | None:
+def split_url(url: str) -> SplitResult | None:
+    """The parts of a URL, host and port among them; None where it is none."""
     try:
         parts = urlsplit(url)
         _ = parts.port, parts.hostname
@@ -72,7 +75,7 @@ def secrets_of(transport: HttpSpec) -> set[str]:
     `Bearer abc`), user and password of its URL, and the values of its query."""
     found = {str(value) for value in transport.headers.values()}
     found |= {value.partition(" ")[2].strip() for value in found}
-    parts = _split(str(transport.url))
+    parts = split_url(str(transport.url))
     if parts is not None:
         user, _, _ = parts.netloc.rpartition("@")
         found |= {user, *user.split(":"), *map(unquote, user.split(":"))}

@@ -3,14 +3,18 @@
 It must not open anything, nor trust a claim: the line chooses a workspace and a label, it grants nothing.
 
 The first line on agent.sock may be the notification `dev.mcphub/attach` with the params `client` (a label), `workspace`
-(an absolute directory) and, later, `view`, `lease` and `env`. Without it: the user's servers, no workspace.
+(an absolute directory), `env` (variables of the agent's, of which those count that the person's settings list) and,
+later, `view` and `lease`. Without it: the user's servers, no workspace.
 """
 
 from __future__ import annotations
 
 import os.path
+from collections.abc import Mapping
 
 import msgspec
+
+from mcphub.spec import Secret
 
 METHOD = "dev.mcphub/attach"
 #: What the first bytes of a connection must hold to be looked at as an attach line.
@@ -20,16 +24,18 @@ MAX_LINE = 64 << 10
 
 
 class Attach(msgspec.Struct, frozen=True):
-    """Who attached. `problem` says what was wrong with the line, "" = nothing."""
+    """Who attached. `problem` says what was wrong with the line, "" = nothing. `env` are the variables it offers."""
 
     client: str = ""
     workspace: str = ""
     problem: str = ""
+    env: Mapping[str, Secret] = msgspec.field(default_factory=dict)
 
 
 class _Params(msgspec.Struct):
     client: str = ""
     workspace: str = ""
+    env: dict[str, str] = {}
 
 
 class _Line(msgspec.Struct):
@@ -53,7 +59,9 @@ def split(first: bytes) -> tuple[Attach | None, bytes]:
     if workspace and (not os.path.isabs(workspace) or "\0" in workspace or len(workspace) > 4096):
         return Attach(params.client[:100], "", "the workspace is not an absolute path"), rest
     # POSIX lets two leading slashes mean something else; here they would only be another name of the same place.
-    return Attach(params.client[:100], os.path.normpath("/" + workspace.lstrip("/")) if workspace else ""), rest
+    directory = os.path.normpath("/" + workspace.lstrip("/")) if workspace else ""
+    env = {name: Secret(value) for name, value in params.env.items() if "\0" not in value}
+    return Attach(params.client[:100], directory, env=env), rest
 
 
 def may_grow(first: bytes) -> bool:

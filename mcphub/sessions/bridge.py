@@ -12,6 +12,7 @@ import stat
 import sys
 
 from mcphub.config.runtime_dir import agent_socket, private_directory, runtime_dir
+from mcphub.sessions.client_env import offered
 
 USAGE = """usage: mcphub connect [--client NAME] [--workspace DIR] [--no-start]
        mcphub connect --print-url [--workspace DIR] [--server NAME] [--no-start]
@@ -68,9 +69,11 @@ def main(argv: list[str]) -> int:
         sock = reach(agent_socket(), start)
         if sock is None:
             return 1
-        line = b'{"jsonrpc":"2.0","method":"dev.mcphub/attach","params":{"client":%b,"workspace":%b}}\n' % (
+        env = b",".join([_quote(name) + b":" + _quote(value) for name, value in offered(os.environ).items()])
+        line = b'{"jsonrpc":"2.0","method":"dev.mcphub/attach","params":{"client":%b,"workspace":%b%b}}\n' % (
             _quote(client),
             _quote(workspace),
+            b',"env":{%b}' % env if env else b"",
         )
         if _takes(0) and _takes(1):
             socket.send_fds(sock, [line], [0, 1])

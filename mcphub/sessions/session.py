@@ -25,7 +25,7 @@ class Outlet(Protocol):
 
 
 class Session:
-    """One agent. Implements channel.Receiver and gateway.dispatch.Agent. `since` is in monotonic seconds."""
+    """One agent. Implements channel.Receiver and gateway.agent.Agent. `since` is in monotonic seconds."""
 
     def __init__(
         self, number: int, gateway: Gateway, *, client: str, workspace: str, pid: int | None, since: float

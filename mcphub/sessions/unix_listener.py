@@ -91,8 +91,9 @@ class AgentListener:
                 handed = HandedOver(fds) if fds else None
                 fds = []
                 try:
-                    async with self._workspaces.using(who.workspace):
-                        await self._session(sock, who, rest, handed, peer.pid)
+                    place = self._workspaces.place(who.workspace, who.env)
+                    async with self._workspaces.using(place):
+                        await self._session(sock, who.client, place, rest, handed, peer.pid)
                 finally:
                     if handed is not None:
                         handed.close()
@@ -105,11 +106,11 @@ class AgentListener:
                 os.close(fd)
 
     async def _session(
-        self, sock: socket.socket, who: attach.Attach, rest: bytes, handed: HandedOver | None, pid: int | None
+        self, sock: socket.socket, client: str, place: str, rest: bytes, handed: HandedOver | None, pid: int | None
     ) -> None:
         loop = asyncio.get_running_loop()
         session = Session(
-            next(self.numbers), self._gateway, client=who.client, workspace=who.workspace, pid=pid, since=loop.time()
+            next(self.numbers), self._gateway, client=client, workspace=place, pid=pid, since=loop.time()
         )
         wire = Wire(self._batch, session, on_error=self._report)
         session.use(wire)
@@ -143,7 +144,7 @@ class AgentListener:
                     await wire.closed.wait()
             self._gateway.leave(session)
             if wire.reason:
-                self._log("info", f"the session of the agent {who.client or session.number} ended: {wire.reason}")
+                self._log("info", f"the session of the agent {client or session.number} ended: {wire.reason}")
             if handed is not None:
                 try:
                     sock.send(b"end\n")  # so that the bridge can tell an orderly end from a death

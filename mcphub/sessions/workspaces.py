@@ -6,21 +6,48 @@ is in use while a session or a question holds it, and a little longer, so that a
 
 from __future__ import annotations
 
+import hashlib
+import os
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import anyio.to_thread
 
-from mcphub.config.load import Loaded, load
+from mcphub.config.dedupe import Unwrap
+from mcphub.config.environment import child_environment, listed
+from mcphub.config.load import Loaded, load, load_beside
 from mcphub.config.places import Places
-from mcphub.desired import desired_state, visible
-from mcphub.spec import InstanceKey
+from mcphub.config.readfile import Reader, Stamp, changed
+from mcphub.config.remote_settings import RemoteSettings
+from mcphub.config.resolve import ResolvedSet
+from mcphub.config.settings import HubSettings, awaiting_restart
+from mcphub.config.sources.project import searched
+from mcphub.config.watch import FileNews
+from mcphub.config.watched import watched
+from mcphub.desired import Executed, desired_state, distinct, visible
+from mcphub.policy.combine import policy_of
+from mcphub.policy.rules import Policy
+from mcphub.spec import Desired, InstanceKey, StdioSpec
 from mcphub.store.approvals import ApprovalStore, Decisions
+from mcphub.store.dynamic import Added, DynamicServers
 from mcphub.supervisor.supervisor import Supervisor
+from mcphub.transport.executable import leads_to
+
+from .plugin_data import make_plugin_data
+
+#: Between a workspace and what tells agents apart that brought variables; no path has it.
+_SIGN = "\0"
 
 #: How long a workspace's servers stay up after its last agent left, seconds.
 LINGER = 10.0
+
+#: How often files are looked at, seconds: while the system tells of all that happens to them, of most, of nothing.
+SELDOM = 10.0
+LOOK = 1.0
+POLL = 0.25
 
 
 class Workspaces:
@@ -37,23 +64,67 @@ class Workspaces:
     ) -> None:
         self.loaded: dict[str, Loaded] = {}
         self.decisions: Decisions = {}
+        #: what administrators and the person say together, for every workspace
+        self.policy = Policy()
         self.store = ApprovalStore(places.approvals)
+        #: what was added over the control API; whoever changes it ticks
+        self.dynamic = DynamicServers(places.dynamic)
         self.store_problems: tuple[str, ...] = ()
         self._supervisor = supervisor
         self._places = places
         self._env = env
         self._changed = changed
         self._hide = hide
+        #: what commands lead to, looked for once while wishes are computed and until they are computed again
+        self._led: dict[tuple[str, str | None, str], tuple[str, ...]] = {}
         self._users: dict[str, int] = {}
         self._visible: dict[str, dict[str, InstanceKey]] = {}
         self._left: dict[str, float] = {}
+        #: the variables that agents of a place brought
+        self._brought: dict[str, Mapping[str, str]] = {}
         self._one = anyio.Lock()
         self._gone = anyio.Event()
+        self._news = FileNews()
+        self._approvals: tuple[Stamp, ...] = ()
+        self._begun_with: HubSettings | None = None
+        #: Set when the wishes were computed again; each time another one.
+        self.applied = anyio.Event()
 
     def visible(self, workspace: str) -> Mapping[str, InstanceKey]:
         """The ordered names that agents of this workspace see; those of no workspace where it is not in use."""
         found = self._visible.get(workspace)
         return found if found is not None else self._visible.get("", {})
+
+    def place(self, workspace: str, env: Mapping[str, str]) -> str:
+        """What an agent of this workspace holds that brings these variables: the workspace itself, unless the settings
+        list some of them in `clientEnv`. Agents that bring the same share what they see."""
+        names = self.loaded[""].settings.client_env if "" in self.loaded else ()
+        brought = listed(env, names)
+        if not brought:
+            return workspace
+        digest = hashlib.sha256(repr(sorted((name, str(value)) for name, value in brought.items())).encode())
+        place = f"{workspace}{_SIGN}{digest.hexdigest()[:16]}"
+        self._brought[place] = brought
+        return place
+
+    @property
+    def remote(self) -> RemoteSettings | None:
+        """Where administrators want further settings to be fetched from."""
+        return self.loaded[""].remote if "" in self.loaded else None
+
+    def warnings(self) -> tuple[str, ...]:
+        """What a person must know about how changes of files take effect."""
+        found = []
+        if self._begun_with is not None and "" in self.loaded:
+            keys = awaiting_restart(self._begun_with, self.loaded[""].settings)
+            what = "has changed, which counts when mcphub starts the next time; to end it now: mcphub stop"
+            found += [f"{self._places.settings}: {key} {what}" for key in keys]
+        if self._news.failed:
+            found.append(
+                f"changes of files are looked for every {POLL:g} s, since this system does not tell of them: "
+                f"{self._news.problem}"
+            )
+        return tuple(found)
 
     def environment(self) -> Mapping[str, str]:
         """The hub's environment: the daemon's own and the environment file."""
@@ -64,19 +135,74 @@ class Workspaces:
         `again` reads its files in any case."""
         found = dict(self.loaded)
         if again or workspace not in found:
-            found[workspace] = load(workspace, self._env, self._places, previous=found.get(workspace))
+            beside = None if again else self._load_beside(workspace, None, found)
+            found[workspace] = beside or self._load(workspace, found.get(workspace))
         return found
+
+    def distinct(self, loaded: Mapping[str, Loaded]) -> dict[str, ResolvedSet]:
+        """What these workspaces have, without what runs under another name already."""
+        found: dict[str, ResolvedSet] = {}
+        for workspace, one in sorted(loaded.items()):
+            if one.shared and "" in found:
+                found[workspace] = replace(found[""], workspace=workspace)
+                continue
+            found[workspace] = distinct(one.resolved, self.decisions, _unwrap(one), self._executed)
+        return found
+
+    def wishes(self, resolved: Mapping[str, ResolvedSet]) -> Desired:
+        """What the servers of these sets shall be, by the policy and the decisions in force."""
+        unwrap, executed = self.asked_with()
+        return desired_state(resolved, self.decisions, unwrap=unwrap, executed=executed)
+
+    def asked_with(self) -> tuple[Unwrap, Executed]:
+        """What rules are asked with beside the policy: see `desired_state`."""
+        return _unwrap(self.loaded[""]) if "" in self.loaded else Unwrap(), self._executed
+
+    def _executed(self, spec: StdioSpec) -> tuple[str, ...]:
+        path = child_environment(self.environment(), spec).get("PATH")
+        asked = spec.command, path, spec.cwd or self._places.home
+        if asked not in self._led:
+            self._led[asked] = leads_to(*asked)
+        return self._led[asked]
+
+    def trial(self, server: Added) -> ResolvedSet:
+        """What agents of its directory would have if this server was added."""
+        before = [one for one in self.dynamic.added if (one.name, one.directory) != (server.name, server.directory)]
+        workspace = server.directory
+        loaded = load(
+            workspace, self._env, self._places, previous=self.loaded.get(workspace), dynamic=(*before, server)
+        )
+        return self.distinct({workspace: loaded})[workspace]
+
+    @staticmethod
+    def own(workspace: str) -> str:
+        """The directory under which servers for agents of this workspace alone are found again."""
+        return os.path.realpath(workspace) if workspace else ""
+
+    def owners(self, workspace: str) -> list[str]:
+        """The directories whose servers agents of this workspace see, nearest first, "" at the end."""
+        return [*searched(workspace, self._places.home, Reader()), ""]
+
+    def _load(self, workspace: str, previous: Loaded | None) -> Loaded:
+        # What holds for a moment while administrators write holds for everybody.
+        previous = previous or self.loaded.get("")
+        directory, _, _ = workspace.partition(_SIGN)
+        client = self._brought.get(workspace)
+        added = self.dynamic.added
+        return load(directory, self._env, self._places, previous=previous, dynamic=added, client=client)
 
     def decide_again(self) -> None:
         """A decision was written, about the files as they are now: compute the wishes from both."""
         for workspace, one in list(self.loaded.items()):
             if one.stale():
-                self.loaded[workspace] = load(workspace, self._env, self._places, previous=one)
+                self.loaded[workspace] = self._load(workspace, one)
+                self._news.again()
         self._apply()
 
     async def start(self) -> Loaded:
         """Read what every agent shares. Returns it, with the settings."""
         await self.tick(again=True)
+        self._begun_with = self.loaded[""].settings
         return self.loaded[""]
 
     @asynccontextmanager
@@ -101,35 +227,90 @@ class Workspaces:
             wanted = {"", *self._users, *self._left}
             for workspace in self._users:
                 self._left.pop(workspace, None)
-            loaded = await anyio.to_thread.run_sync(self._read, wanted, again)
-            if loaded is None:
-                return
+            loaded, anew = await anyio.to_thread.run_sync(self._read, wanted, again)
+            if loaded is not self.loaded:
+                self._news.again()
             self.loaded = loaded
-            self._apply()
+            if anew:
+                self._apply()
+            elif "" in self._visible:
+                everybody = self._visible[""]
+                self._visible = {workspace: self._visible.get(workspace, everybody) for workspace in loaded}
 
-    def _read(self, wanted: set[str], again: bool) -> dict[str, Loaded] | None:
-        """The files of these workspaces, None where nothing is new. Runs in a thread."""
+    def _read(self, wanted: set[str], again: bool) -> tuple[dict[str, Loaded], bool]:
+        """The files of these workspaces, and whether anything else is wanted than before. Runs in a thread.
+
+        A workspace that comes or goes and brings nothing of its own changes nothing: that costs no more than a look.
+        """
         old = self.loaded
         new: dict[str, Loaded] = {}
-        changed = again or set(old) != wanted
-        for workspace in wanted:
+        for workspace in sorted(wanted):
             before = old.get(workspace)
-            if before is None or again or before.stale():
-                new[workspace] = load(workspace, self._env, self._places, previous=before)
-                changed = True
+            if before is None or again or before.stale() or (before.shared and new[""] is not old.get("")):
+                new[workspace] = self._load_beside(workspace, before, new) or self._load(workspace, before)
             else:
                 new[workspace] = before
-        return new if changed else None
+        others = [one for place, one in old.items() if new.get(place) is not one]
+        others += [one for place, one in new.items() if old.get(place) is not one]
+        if not others:
+            new = old
+        return new, again or changed(self._approvals) or any(not one.shared for one in others)
+
+    def _load_beside(self, workspace: str, before: Loaded | None, new: Mapping[str, Loaded]) -> Loaded | None:
+        if not workspace or "" not in new or new[""].stale() or (before is not None and not before.shared):
+            return None
+        if workspace in self._brought:
+            return None
+        return load_beside(new[""], workspace, self._places, dynamic=self.dynamic.added)
 
     def _apply(self) -> None:
         # Here and not in the thread that read the files: a decision that was written meanwhile must not be overlooked.
+        reader = Reader()
+        reader.note(self._places.approvals)
+        self._approvals = reader.stamps
         self.decisions, self.store_problems = self.store.load()
-        resolved = {workspace: one.resolved for workspace, one in self.loaded.items()}
-        self._visible = {workspace: dict(visible(one)) for workspace, one in resolved.items()}
+        self._led.clear()
+        resolved = self.distinct(self.loaded)
+        self._visible = {}
+        for workspace, found in sorted(resolved.items()):
+            same = self.loaded[workspace].shared and "" in self._visible
+            self._visible[workspace] = self._visible[""] if same else dict(visible(found))
         for one in self.loaded.values():
             self._hide(one.secrets())
-        self._supervisor.want(desired_state(resolved, self.decisions))
+        self.policy = policy_of(self.loaded[""].resolved) if "" in self.loaded else Policy()
+        wishes = self.wishes(resolved)
+        make_plugin_data(wishes, self._places)
+        self._supervisor.want(wishes)
         self._changed()
+        applied, self.applied = self.applied, anyio.Event()
+        applied.set()
+
+    async def watch(self, quiet: anyio.Event | None = None) -> None:
+        """Let every change of a file take effect, until cancelled. Once it is `quiet` the kernel is asked to tell of
+        them; it does not tell all, so they are looked at as well."""
+        async with anyio.create_task_group() as tasks:
+
+            async def news() -> None:
+                if quiet is not None:
+                    await quiet.wait()
+                await self._news.run()
+
+            tasks.start_soon(news)
+            followed: tuple[Stamp, ...] = ()
+            while True:
+                stamps = tuple({stamp.path: stamp for one in self.loaded.values() for stamp in one.stamps}.values())
+                if stamps != followed or self._news.told:
+                    followed = stamps
+                    self._news.follow(await anyio.to_thread.run_sync(watched, (*stamps, *self._approvals)))
+                with anyio.move_on_after(self._pause()):
+                    await self._news.wait()
+                await self.tick()
+
+    def _pause(self) -> float:
+        """Seconds until files are looked at though nobody told of a change."""
+        pause = POLL if self._news.problem else SELDOM if self._news.complete else LOOK
+        due = min((one.due for one in self.loaded.values() if one.due is not None), default=None)
+        return pause if due is None else max(0.0, min(pause, due - time.monotonic()))
 
     async def run(self) -> None:
         """Let go of workspaces that were left long enough ago, until cancelled."""
@@ -146,4 +327,11 @@ class Workspaces:
             now = anyio.current_time()
             for workspace in [w for w, at in self._left.items() if at <= now]:
                 del self._left[workspace]
+                if workspace not in self._users:
+                    self._brought.pop(workspace, None)
             await self.tick()
+
+
+def _unwrap(loaded: Loaded) -> Unwrap:
+    rule = loaded.settings.webapp
+    return Unwrap(rule.unwrap_hosts, rule.unwrap_parameter)

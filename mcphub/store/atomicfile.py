@@ -11,8 +11,10 @@ a killed writer left behind is replaced by the next one.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 
@@ -23,21 +25,38 @@ LOCK_SECONDS = 10.0
 _RETRY_SECONDS = 0.005
 
 
-def update(path: str, change: Callable[[bytes | None], bytes], *, mode: int = 0o600) -> bytes:
+def update(
+    path: str,
+    change: Callable[[bytes | None], bytes],
+    *,
+    mode: int = 0o600,
+    private: bool = False,
+    within: str = "",
+    lock: str = "",
+) -> bytes:
     """Replace the content of `path` by what `change` makes of it (None = there is no file), and return the new content.
 
-    An existing file keeps its mode, and its owner where we may set it; a new one gets `mode`. A symbolic link stays a
-    link: its target is replaced. Missing directories are made with mode 0700. What `change` raises leaves the file as
-    it was. Raises ConfigError when the file cannot be written or stays locked for `LOCK_SECONDS`.
+    An existing file keeps its mode, and its owner where we may set it; a new one gets `mode`. With `private` nobody but
+    the owner may use the new content, whatever was allowed before. A symbolic link stays a
+    link: its target is replaced, but only below the directory `within` where that is given, since a link that somebody
+    else made must not choose what we write to. `lock` is the lock file, by default one beside the file. Missing
+    directories are made with mode 0700. What `change` raises leaves the file as it was. Raises ConfigError when the
+    file cannot be written, is no regular file, or stays locked for `LOCK_SECONDS`.
     """
     target = os.path.realpath(path)
+    if within and os.path.commonpath([os.path.realpath(within), target]) != os.path.realpath(within):
+        raise ConfigError(f"cannot write {path}: it is a link that leads out of {within}; change {target} itself")
+    directory, name = os.path.split(target)
+    lock = lock or os.path.join(directory, f".{name}.lock")
     try:
-        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
-        with _locked(target):
+        _make(directory)
+        _make(os.path.dirname(lock))
+        with _locked(target, lock):
             old, kept = _read(target)
             new = change(old)
-            if new != old:
-                _replace(target, new, kept, mode)
+            if new != old or (private and kept is not None and kept.st_mode & 0o077):
+                kept_mode = mode if kept is None else stat.S_IMODE(kept.st_mode)
+                _replace(target, new, kept, kept_mode & 0o700 if private else kept_mode)
             return new
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
@@ -48,11 +67,18 @@ def replace(path: str, data: bytes, *, mode: int = 0o600) -> None:
     update(path, lambda _: data, mode=mode)
 
 
+def _make(directory: str) -> None:
+    """The directory and those above it; unlike os.makedirs this makes none of them for others to look into."""
+    if not os.path.isdir(directory):
+        _make(os.path.dirname(directory))
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(directory, 0o700)
+
+
 @contextlib.contextmanager
-def _locked(target: str) -> Iterator[None]:
-    directory, name = os.path.split(target)
+def _locked(target: str, lock: str) -> Iterator[None]:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(os.path.join(directory, f".{name}.lock"), flags, 0o600)
+    descriptor = os.open(lock, flags, 0o600)
     try:
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
@@ -71,10 +97,12 @@ def _locked(target: str) -> Iterator[None]:
 
 def _read(target: str) -> tuple[bytes | None, os.stat_result | None]:
     try:
-        descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except FileNotFoundError:
         return None, None
     with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
         return file.read(), os.fstat(descriptor)
 
 
@@ -93,7 +121,7 @@ def _replace(target: str, data: bytes, kept: os.stat_result | None, mode: int) -
                 # Only root, or a member of the group, may: a file that changes hands is better than no file.
                 with contextlib.suppress(OSError):
                     os.fchown(descriptor, kept.st_uid, kept.st_gid)
-            os.fchmod(descriptor, mode if kept is None else kept.st_mode & 0o7777)
+            os.fchmod(descriptor, mode)
             os.fsync(descriptor)
         os.rename(temporary, target)
     except BaseException:

@@ -9,6 +9,7 @@ from mcphub.config.environment import (
     blocked_in_project,
     child_environment,
     hub_environment,
+    listed,
     parse_environment,
     valid_name,
 )
@@ -135,3 +136,9 @@ def test_plain_variables_are_not_blocked(name: str) -> None:
 def test_valid_names(name: str, answer: bool) -> None:
     """A name that the system cannot hold is told apart."""
     assert valid_name(name) is answer
+
+
+def test_only_what_is_listed() -> None:
+    """C023: of variables that somebody offers those count that were asked for; one that is empty is there."""
+    assert listed({"A": "1", "B": "", "C": "3"}, ["B", "A", "D", "A"]) == {"A": "1", "B": ""}
+    assert listed({"A": "1"}, ()) == {}

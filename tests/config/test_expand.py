@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcphub.config.expand import Expanded, Variables, expand, only_references
 
@@ -83,6 +85,26 @@ def test_missing_variables_are_named_once(text: str, missing: tuple[str, ...]) -
 def test_secrets_are_named() -> None:
     """A reference to the vault is told apart from a variable."""
     assert expand("${secret:gh/token} ${V}", Variables(ENV)).secrets == ("gh/token",)
+    kept = Variables(ENV, secret={"gh/token": "s${V}"}.get)
+    assert expand("${secret:gh/token} ${V}", kept) == Expanded("s${V} val")
+    assert expand("${secret:other}", kept).secrets == ("other",)
+    assert "s${V}" not in repr(kept)
+
+
+PIECES = st.sampled_from(["$", "{", "}", "${", ":-", "secret:", "V", "EMPTY", "U", "gh", "%", " ", "workspaceFolder"])
+
+
+@given(st.lists(PIECES | st.text(max_size=3), max_size=12).map("".join))
+def test_any_text(text: str) -> None:
+    """C020, C021: nothing is raised; what has no dollar stays; what comes out of a text without anything missing or
+    unsupported has no reference left in it, but for what a value or a default said itself."""
+    result = expand(text, Variables({"V": "val", "EMPTY": ""}, "/w", secret={"gh": "s"}.get))
+    if "$" not in text:
+        assert result == Expanded(text)
+    if not (result.missing or result.secrets or result.unsupported):
+        assert "${" not in result.text or ":-" in text
+    again = expand(text, Variables({"V": "val", "EMPTY": ""}, "/w", lambda name: name == "V", {"gh": "s"}.get))
+    assert "val" not in again.text or "val" in text
 
 
 def test_unsupported_forms_are_reported_once() -> None:
@@ -97,8 +119,10 @@ def test_values_do_not_show() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "answer"), [("${A}", True), ("${A}${B}", True), ("", False), ("a${A}", False), ("${A:-x}", False)]
-)
+    ("text", "answer"),
+    [("${A}", True), ("${A}${B}", True), ("${secret:a/b}", True), ("${secret:}", False), ("", False),
+     ("a${A}", False), ("${A:-x}", False)],
+)  # fmt: skip
 def test_only_references(text: str, answer: bool) -> None:
     """Only text made of plain references says no value by itself."""
     assert only_references(text) is answer

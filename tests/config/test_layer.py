@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from mcphub.config.jsonc import Lines
 from mcphub.config.layer import Entry, Layer, keep_last_good
+from mcphub.config.managed_document import broken, parse_managed
 from mcphub.spec import Origin, Problem, Scope
 
 PATH = "/c/mcp.json"
@@ -44,6 +47,20 @@ def test_a_file_stays_kept_while_it_is_broken() -> None:
     broken = (layer(problems=(problem(""),)),)
     once = keep_last_good(broken, (layer("a"),))
     assert names(keep_last_good(broken, once)) == [["a"]]
+
+
+def test_broken_managed_settings_keep_what_they_denied() -> None:
+    """C131: they close, and what they denied before stays denied to the organisation's own servers, too; of an
+    enterprise's file nothing is kept."""
+    before = parse_managed(b'{"deniedMcpServers":[{"serverName":"m"}]}', path="/e/s.json", directory="/e")
+    (kept,) = keep_last_good((broken("/e/s.json", "/e", "cannot use it"),), (before,))
+    assert kept.policy is not None
+    assert (kept.policy.raw, kept.policy.fault) == ({"deniedMcpServers": [{"serverName": "m"}]}, "cannot use it")
+    (again,) = keep_last_good((broken("/e/s.json", "/e", "cannot use it"),), (kept,))
+    assert again.policy == kept.policy
+    enterprise = msgspec.structs.replace(layer("a"), scope=Scope.ENTERPRISE)
+    gone = msgspec.structs.replace(layer(problems=(problem(""),)), scope=Scope.ENTERPRISE)
+    assert names(keep_last_good((gone,), (enterprise,))) == [[]]
 
 
 def test_entries_do_not_show_their_content() -> None:

@@ -14,7 +14,9 @@ from mcphub.config.environment import child_environment
 from mcphub.config.load import Loaded, load
 from mcphub.config.places import Places
 from mcphub.config.settings import HubSettings
-from mcphub.spec import Problem, StdioSpec
+from mcphub.desired import visible
+from mcphub.spec import Off, Problem, StdioSpec
+from mcphub.store.toggles import ToggleStore
 
 
 class Home:
@@ -163,3 +165,99 @@ def test_the_examples_are_good(tmp_path: Path) -> None:
     text = (examples / "settings.toml").read_text("utf-8")
     values = [getattr(HubSettings(), name) for name in HubSettings.__struct_fields__]
     assert text.count(" = ") == sum(len(getattr(value, "__struct_fields__", [value])) for value in values)
+
+
+def test_what_a_person_switched_off(home: Home) -> None:
+    """A toggle wins over the entry, wherever that comes from, and nothing of it is expanded; a new one makes stale."""
+    home.write("config/mcp.json", {"a": {"command": "${UNSET}"}, "b": {"command": "x"}})
+    (home.root / "w" / "sub").mkdir(parents=True)
+    first = home.load("w/sub")
+    assert isinstance(first.resolved.servers["a"].outcome, Problem)
+    assert not first.stale()
+    store = ToggleStore(home.places.toggles)
+    store.disable("a")
+    store.disable("b", str(home.root / "w"))
+    assert first.stale()
+    everywhere, there = home.load(), home.load("w/sub")
+    off = everywhere.resolved.servers["a"].outcome
+    assert isinstance(off, Off)
+    assert (off.because, off.workspace) == ("person", "")
+    assert off.detail == "switched off by you; to switch it on again: mcphub enable a"
+    assert list(everywhere.resolved.specs) == ["b"]
+    assert there.resolved.specs == {}
+    off = there.resolved.servers["b"].outcome
+    assert isinstance(off, Off)
+    assert off.workspace == str(home.root / "w" / "sub")
+    assert off.detail == f"switched off by you for {home.root}/w; to switch it on again: mcphub enable b"
+    assert dict(visible(there.resolved))["b"] != dict(visible(everywhere.resolved))["b"]
+
+
+def test_toggles_that_cannot_be_read(home: Home) -> None:
+    """What was off stays off while the file is damaged or another's; at a start without a word nothing is off."""
+    home.write("config/mcp.json", {"a": {"command": "x"}})
+    ToggleStore(home.places.toggles).disable("a")
+    before = home.load()
+    for content, said in (("{", "it is damaged"), ('{"version": 9}', "it has version 9")):
+        home.write("state/toggles.json", content)
+        after = home.load(previous=before)
+        assert after.resolved.specs == {}
+        assert said in after.problems()[0]
+        assert "no server counts as switched off by you" in after.problems()[0]
+        assert list(home.load().resolved.specs) == ["a"]
+    os.remove(home.places.toggles)
+    os.mkfifo(home.places.toggles)
+    assert home.load(previous=before).resolved.specs == {}
+
+
+def own_rules(loaded: Loaded) -> list[str]:
+    """The person's own rules that are in force, `closed` for a document that cannot be read."""
+    documents = [layer.policy for layer in loaded.resolved.layers if layer.policy is not None]
+    return [document.fault and "closed" or ",".join(document.raw) for document in documents]
+
+
+def test_the_persons_own_rules(home: Home) -> None:
+    """They come out of settings.toml, for every workspace, and an unknown section is no complaint."""
+    home.write("config/settings.toml", "[policy]\ndeniedMcpServers = []\n[call]\ntimeout = 9\n")
+    loaded = home.load()
+    assert own_rules(loaded) == own_rules(home.load("w")) == ["deniedMcpServers"]
+    assert (loaded.settings.call.timeout, loaded.problems()) == (9, ())
+    assert list(loaded.resolved.servers) == ["mcphub"]
+
+
+def test_rules_in_a_file_that_breaks(home: Home) -> None:
+    """While the file cannot be read the rules stay as they were; where nobody knows what they were, they close."""
+    path = home.write("config/settings.toml", "[policy]\ndeniedMcpServers = []\n")
+    good = home.load()
+    home.write("config/settings.toml", "[policy]\ndeniedMcp")
+    broken = home.load(previous=good)
+    assert own_rules(broken) == ["deniedMcpServers"]
+    assert broken.problems()[-1] == f"{path}: cannot be used now, so your own rules of policy stay as they were"
+    assert own_rules(home.load(previous=broken)) == ["deniedMcpServers"]
+    assert own_rules(home.load()) == ["closed"]
+    assert own_rules(home.load(previous=home.load())) == ["closed"]
+    path.unlink()
+    path.mkdir()
+    assert own_rules(home.load(previous=good)) == ["deniedMcpServers"]
+    assert own_rules(home.load()) == ["closed"]
+
+
+def test_a_file_without_rules_that_breaks(home: Home) -> None:
+    """It takes nothing away: there was no rule, and none is in sight."""
+    home.write("config/settings.toml", "[call]\ntimeout = 9\n")
+    good = home.load()
+    home.write("config/settings.toml", "[call]\ntimeout = ")
+    assert own_rules(home.load(previous=good)) == own_rules(home.load()) == []
+    home.write("config/settings.toml", "[policy]\ndenied = ")
+    assert own_rules(home.load(previous=good)) == []
+
+
+def test_variables_of_an_agent(home: Home) -> None:
+    """C023: those that the settings list are found first, in references alone; all others are not there."""
+    home.write("config/mcp.json", {"a": {"command": "x", "args": ["${GH_T}", "${U:-none}"]}})
+    home.write("config/environment", "GH_T=file")
+    home.write("config/settings.toml", 'clientEnv = ["GH_T"]')
+    loaded = load("", {"PATH": "/bin"}, home.places, client={"GH_T": "agent", "U": "agent", "PATH": "/evil"})
+    transport = loaded.resolved.specs["a"].transport
+    assert isinstance(transport, StdioSpec)
+    assert transport.args == ("agent", "none")
+    assert loaded.environment == {"PATH": "/bin", "GH_T": "file"}

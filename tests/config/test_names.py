@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcphub.config.names import RESERVED_NAMES, case_twins, name_fault, shown_name
+from mcphub.config.names import RESERVED_NAMES, case_twins, name_fault, near_miss, shown_name
 
 
 @pytest.mark.parametrize("name", ["a", "A-1_b", "n" * 64])
@@ -31,3 +31,23 @@ def test_reserved_names(name: str) -> None:
 def test_case_twins() -> None:
     """C006: each later twin is named with the first of its kind; names that are refused anyway have none."""
     assert case_twins(["ab", "AB", "c", "Ab", "d e", "D E"]) == {"AB": "ab", "Ab": "ab"}
+
+
+@pytest.mark.parametrize(
+    "name, meant",
+    [
+        ("managed-settings.json", ""),
+        ("managed-setting.json", "managed-settings.json"),
+        ("managed_settings.json", "managed-settings.json"),
+        ("Managed-Settings.JSON", "managed-settings.json"),
+        ("managed-settings.jsonc", "managed-settings.json"),
+        ("manged-mcp.json", "managed-mcp.json"),
+        ("settings.json", ""),
+        ("mcp.json", ""),
+        ("", ""),
+        ("x" * 100_000, ""),
+    ],
+)
+def test_near_misses(name: str, meant: str) -> None:
+    """A slip of the pen is told what it was meant to be, another name is left alone; length costs nothing."""
+    assert near_miss(name, ("managed-settings.json", "managed-mcp.json")) == meant

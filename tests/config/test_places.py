@@ -12,14 +12,21 @@ from mcphub.config.places import places
 
 def test_the_xdg_variables_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     """HOME and the XDG variables alone place everything, on every system."""
-    for name, value in {"HOME": "/h", "XDG_CONFIG_HOME": "/c", "XDG_STATE_HOME": "/s", "XDG_RUNTIME_DIR": "/r"}.items():
-        monkeypatch.setenv(name, value)
+    for name, value in {"CONFIG_HOME": "/c", "STATE_HOME": "/s", "DATA_HOME": "/d", "RUNTIME_DIR": "/r"}.items():
+        monkeypatch.setenv(f"XDG_{name}", value)
+    monkeypatch.setenv("HOME", "/h")
     found = places()
     assert found.home == "/h"
     assert found.servers == "/c/mcphub/mcp.json"
     assert found.settings == "/c/mcphub/settings.toml"
     assert found.environment == "/c/mcphub/environment"
     assert found.approvals == "/s/mcphub/approvals.json"
+    assert found.dynamic == "/s/mcphub/dynamic.json"
+    assert found.webapp == "/s/mcphub/webapp.json"
+    assert found.fetched_settings == "/s/mcphub/managed-settings.json"
+    assert found.local("/w/my project").startswith("/s/mcphub/local/my-project-")
+    assert found.plugins == "/d/mcphub/plugins"
+    assert found.plugin_data("p") == "/d/mcphub/plugin-data/p"
     assert found.agent_socket == "/r/mcphub/agent/agent.sock"
     assert found.control_socket == "/r/mcphub/control/control.sock"
 

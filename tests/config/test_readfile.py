@@ -128,3 +128,32 @@ def test_presence_alone_counts_where_only_that_is_asked(tmp_path: Path) -> None:
     (marker / "index").unlink()
     marker.rmdir()
     assert changed(reader.stamps)
+
+
+def test_what_a_directory_holds(tmp_path: Path) -> None:
+    """Its names, sorted; nothing where there is none; and something new in it is noticed."""
+    for name in ("b", "a"):
+        (tmp_path / name).write_bytes(b"")
+    aged(tmp_path)
+    reader = Reader()
+    assert reader.names(str(tmp_path)) == ["a", "b"]
+    assert reader.names(str(tmp_path / "a")) == reader.names(str(tmp_path / "no")) == reader.names("\0") == []
+    (stamp,) = [one for one in reader.stamps if one.path == str(tmp_path)]
+    assert not changed((stamp,))
+    (tmp_path / "c").write_bytes(b"")
+    assert changed((stamp,))
+
+
+def test_a_path_that_is_read_in_another_way(tmp_path: Path) -> None:
+    """Its stamp is taken all the same: of a file, of a directory, and of what is not there."""
+    path = tmp_path / "d"
+    reader = Reader()
+    reader.note(str(path))
+    assert not changed(reader.stamps)
+    path.mkdir()
+    assert changed(reader.stamps)
+    aged(path)
+    reader.note(str(path))
+    assert not changed(reader.stamps)
+    (path / "f").touch()
+    assert changed(reader.stamps)

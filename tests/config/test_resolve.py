@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from random import Random
 from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcphub.config.document import parse_file
 from mcphub.config.entries.context import Context, EnvFile
 from mcphub.config.layer import Layer
 from mcphub.config.places import Places
 from mcphub.config.readfile import Reader
-from mcphub.config.resolve import in_force, resolve, wanted_env_files
+from mcphub.config.resolve import Resolved, in_force, resolve, wanted_env_files
 from mcphub.config.sources.embedded import EmbeddedSource
 from mcphub.config.sources.request import Request
 from mcphub.spec import InProcessSpec, Off, Problem, Scope, StdioSpec
+from tests.tables import Row, label, rows
 
 (EMBEDDED,) = EmbeddedSource().load(Request("", Places("/h", "/c", "/s"), Reader()))
 CONTEXT = Context({"A": "1"})
@@ -98,6 +105,37 @@ def test_the_embedded_server_is_there_only_alone() -> None:
         assert in_force([other, EMBEDDED]) == (other,)
 
 
+def test_an_enterprise_is_alone() -> None:
+    """C124: beside its layer every other entry, wherever it comes from, is off and says why; nothing in it is expanded
+    and no file is read for it; the built-in server is gone, too."""
+    scopes = [scope for scope in Scope if scope not in (Scope.ENTERPRISE, Scope.EMBEDDED)]
+    others = [
+        layer(scope, {"own": {"command": "x"}, scope: {"command": "${UNSET}", "envFile": "/f"}}, f"/{scope}")
+        for scope in scopes
+    ]
+    enterprise = layer(Scope.ENTERPRISE, {"own": {"command": "e", "envFile": "/e"}}, "/etc/mcphub")
+    found = resolve([enterprise, *others, EMBEDDED], Context({}, env_files={"/e": EnvFile()}))
+    assert set(found.specs) == {"own"}
+    assert found.servers["own"].origin.scope is Scope.ENTERPRISE
+    assert [origin.scope for origin in found.servers["own"].shadows] == scopes
+    for scope in scopes:
+        off = found.servers[scope].outcome
+        assert isinstance(off, Off)
+        assert (off.because, off.detail) == (
+            "enterprise", "ignored: /etc/mcphub/mcp.json has exclusive control over MCP servers"
+        )
+    assert "mcphub" not in found.servers
+    assert wanted_env_files([enterprise, *others], CONTEXT) == ("/e",)
+    assert set(exclusive_names("{")) == set(exclusive_names('{"mcpServers": {}}')) == {"u"}
+
+
+def exclusive_names(text: str) -> Mapping[str, Resolved]:
+    """What is there beside an enterprise's file with this text: nothing that runs."""
+    found = resolve([layer(Scope.ENTERPRISE, text, "/etc/mcphub"), user({"u": {"command": "u"}}), EMBEDDED], CONTEXT)
+    assert found.specs == {}
+    return found.servers
+
+
 def test_problems_and_warnings_are_gathered() -> None:
     """Problems of files are apart from those of entries; warnings of losers are not repeated."""
     found = resolve(
@@ -133,3 +171,96 @@ def test_wanted_env_files() -> None:
     assert found.servers["a"].spec is not None
     assert isinstance(found.servers["a"].spec.transport, StdioSpec)
     assert found.servers["a"].spec.transport.env == {"K": "v"}
+
+
+#: Highest first, as mcphub.config.sources gives them.
+ORDER = [Scope.MANAGED, Scope.DYNAMIC, Scope.LOCAL, Scope.PROJECT, Scope.USER, Scope.PLUGIN, Scope.WEBAPP]
+COMMANDS: dict[str, Any] = {"!": {"command": 5}, "-": {"command": "x", "enabled": False}}
+
+
+def in_order(layers: list[Layer]) -> list[Layer]:
+    """By scope, the deepest directory first."""
+    return sorted(layers, key=lambda one: (ORDER.index(one.scope), -one.directory.count("/")))
+
+
+def scoped(text: str) -> list[Layer]:
+    """The layers of the second column of tests/data/resolve/scopes.txt, each entry in a file of its own."""
+    layers = []
+    for one in text.split(" & "):
+        where, name, command = one.split()
+        scope, _, directory = where.partition("@")
+        entry = COMMANDS.get(command, {"command": command})
+        layers.append(layer(Scope(scope), {name: entry}, directory))
+    return in_order(layers)
+
+
+def in_words(one: Resolved) -> str:
+    """A name as the third column has it."""
+    match one.outcome:
+        case Problem():
+            what = "wrong"
+        case Off():
+            what = "off"
+        case _:
+            assert one.spec is not None and isinstance(one.spec.transport, StdioSpec)
+            what = one.spec.transport.command
+    shadows = ", ".join(str(origin.scope) for origin in one.shadows)
+    return f"{one.name} = {what}" + (f" shadows {shadows}" if shadows else "")
+
+
+@pytest.mark.parametrize("row", rows("resolve", "scopes"), ids=label)
+def test_the_table_of_scopes(row: Row) -> None:
+    """C007: the first scope that has the name is in force with its whole entry, and names what it shadows."""
+    _, entries, expected = row.columns
+    found = resolve(scoped(entries), CONTEXT, workspace="/r/pkg")
+    assert ", ".join(in_words(one) for one in found.servers.values()) == expected
+
+
+def test_whose_it_is() -> None:
+    """What a person set up for one directory, or a project brings, is for agents there; all else is for everybody."""
+    layers = [layer(scope, {str(scope): {"command": "x"}}, "/r") for scope in ORDER]
+    owned = {name: one.workspace for name, one in resolve(layers, CONTEXT).servers.items()}
+    assert {name for name, workspace in owned.items() if workspace == "/r"} == {"dynamic", "local", "project"}
+    assert {name for name, workspace in owned.items() if workspace == ""} == {"managed", "user", "plugin", "webapp"}
+
+
+FILES = st.lists(
+    st.tuples(st.sampled_from(ORDER), st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True)),
+    max_size=6,
+)
+
+
+@given(FILES, st.randoms(use_true_random=False))
+def test_the_order_of_files_does_not_matter(files: list[tuple[Scope, list[str]]], random: Random) -> None:
+    """C007: layers that share no name may come in any order, and so may the entries of one file: the same servers, and
+    the same instances."""
+    used: set[str] = set()
+    layers = []
+    for number, (scope, names) in enumerate(files):
+        mine = [name for name in names if name not in used]
+        used |= set(mine)
+        layers.append(layer(scope, {name: {"command": f"c{number}"} for name in mine}, f"/{number}"))
+    shuffled = []
+    for one in random.sample(layers, len(layers)):
+        entries = random.sample(one.entries, len(one.entries))
+        shuffled.append(msgspec.structs.replace(one, entries=tuple(entries)))
+    first, second = resolve(layers, CONTEXT), resolve(shuffled, CONTEXT)
+    assert first.servers == second.servers
+    assert {name: spec.key() for name, spec in first.specs.items()} == {
+        name: spec.key() for name, spec in second.specs.items()
+    }
+
+
+@given(FILES, st.randoms(use_true_random=False))
+def test_only_precedence_decides(files: list[tuple[Scope, list[str]]], random: Random) -> None:
+    """C007: whatever order files were found in, sorted by precedence they make the same set; the winner of each name is
+    of the first scope that has it, and everything else that has it is named as shadowed, once."""
+    layers = [
+        layer(scope, {name: {"command": f"c{number}"} for name in names}, "/d" * (number + 1))
+        for number, (scope, names) in enumerate(files)
+    ]
+    found = resolve(in_order(layers), CONTEXT)
+    assert found.servers == resolve(in_order(random.sample(layers, len(layers))), CONTEXT).servers
+    for name, one in found.servers.items():
+        scopes = [each.scope for each in in_order(layers) if name in {entry.name for entry in each.entries}]
+        assert [one.origin.scope, *(origin.scope for origin in one.shadows)] == scopes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcphub.config.settings import HubSettings, Listen, listen_address, parse_settings
+from mcphub.config.settings import HubSettings, Listen, WebappSettings, listen_address, parse_settings
 
 PATH = "/c/settings.toml"
 
@@ -99,7 +99,7 @@ def test_a_bad_value_means_its_default(line: bytes, part: str) -> None:
     [
         (b"[nmaes]\n", "nmaes: unknown key"),
         (b"connect = 3\n", "connect: expected a table"),
-        (b"[policy]\ndeniedMcpServers = []\n", "policy: not used by this version"),
+        (b"[vault]\nkey = 'os'\n", "vault: not used by this version"),
         (b"clientEnv = [1]\n", "clientEnv: expected str, got int"),
     ],
 )
@@ -173,3 +173,20 @@ def test_a_bad_override_is_named_and_ignored(value: str) -> None:
     settings, problems = parse_settings(b"", PATH, {"MCP_TIMEOUT": value})
     assert settings == HubSettings()
     assert "MCP_TIMEOUT" in problems[0]
+
+
+def test_plugins_and_connectors() -> None:
+    """Where plugins are, and which URLs stand for others, in the names that the file has."""
+    text = b"""
+    [plugins]
+    directories = ["~/tools"]
+    [webapp]
+    catalogue = "https://c.example/"
+    unwrapHosts = ["*.proxy.example"]
+    unwrapParameter = "u"
+    refresh = 60
+    """
+    settings, problems = parse_settings(text, "/c/settings.toml", {})
+    assert problems == ()
+    assert settings.plugins.directories == ("~/tools",)
+    assert settings.webapp == WebappSettings("https://c.example/", ("*.proxy.example",), "u", 60.0)

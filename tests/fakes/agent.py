@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -47,9 +47,16 @@ class Agent:
         self._reading = anyio.Lock()
 
     @classmethod
-    async def open(cls, path: Path | str, *, client: str = "", workspace: Path | str = "") -> Agent:
+    async def open(
+        cls,
+        path: Path | str,
+        *,
+        client: str = "",
+        workspace: Path | str = "",
+        connect: Callable[[Path | str], Awaitable[ByteStream]] = anyio.connect_unix,
+    ) -> Agent:
         """Connects; says who it is where `client` or `workspace` is given."""
-        agent = cls(await anyio.connect_unix(path))
+        agent = cls(await connect(path))
         if client or workspace:
             await agent.notify("dev.mcphub/attach", {"client": client, "workspace": str(workspace)})
         return agent

@@ -19,6 +19,7 @@ from mcphub.control.hub import Hub
 from mcphub.control.server import control_server
 from mcphub.errors import ControlError
 from mcphub.status import (
+    AddedReport,
     ApprovalItem,
     ApprovalsReport,
     CallReport,
@@ -29,6 +30,8 @@ from mcphub.status import (
     ReconnectReport,
     ServerStatus,
     StatusReport,
+    ToolChange,
+    ToolChangesReport,
     ToolsReport,
     ToolStatus,
     UrlReport,
@@ -126,6 +129,13 @@ def waiting(name: str, state: str = "waiting", **changes: Any) -> ApprovalItem:
         cwd="/w",
         env_names=["TOKEN", "HOME"],
         digest=f"digest-of-{name}",
+        reads=[],
+        inherits=[],
+        env_file="",
+        helper="",
+        unpinned=[],
+        diff=[],
+        warnings=[],
     )
     item.update(changes)  # type: ignore[typeddict-item]
     return item
@@ -140,6 +150,9 @@ class CannedHub:
         self.problems: list[str] = []
         self.tool_list = [tool("now"), tool("convert", "Converts.\nAt length.")]
         self.items: list[ApprovalItem] = []
+        self.tool_changed: list[ToolChange] = []
+        self.gone: list[str] = []
+        self.pin_problem = ""
         self.lines = ["one", "two"]
         self.dropped = 0
         self.results: dict[str, CallReport] = {}
@@ -229,6 +242,16 @@ class CannedHub:
         self.status(workspace, name)
         return LogsReport(name=name, dropped=self.dropped, lines=self.lines[-lines:] if lines else [])
 
+    async def add_server(self, workspace: str, name: str, entry: dict[str, Any], keep: bool) -> AddedReport:
+        self._maybe_raise()
+        self.asked.append(("add", workspace, name, json.dumps(entry), str(keep)))
+        return AddedReport(name=name, workspace=workspace, kept=keep, state_text="pending", reason="", shadows=[])
+
+    async def remove_server(self, workspace: str, name: str) -> str:
+        self._maybe_raise()
+        self.asked.append(("remove", workspace, name))
+        return workspace
+
     def approvals(self, workspace: str) -> ApprovalsReport:
         self._maybe_raise()
         return ApprovalsReport(items=list(self.items))
@@ -242,6 +265,27 @@ class CannedHub:
     def reject(self, workspace: str, name: str) -> None:
         self._item(name)
         self.asked.append(("reject", workspace, name))
+
+    def tool_changes(self, workspace: str, name: str) -> ToolChangesReport:
+        self.status(workspace, name)
+        return ToolChangesReport(
+            name=name,
+            workspace=workspace,
+            digest="digest-of-tools",
+            tools=2,
+            changes=list(self.tool_changed),
+            gone=list(self.gone),
+            problem=self.pin_problem,
+        )
+
+    def approve_tools(self, workspace: str, name: str, digest: str) -> None:
+        if digest != self.tool_changes(workspace, name)["digest"]:
+            raise ControlError(f"the tools of {name} changed since they were shown", status=409)
+        self.asked.append(("approve-tools", workspace, name, digest))
+
+    async def reload(self) -> int:
+        self.asked.append(("reload",))
+        return self.revision
 
     def stop(self) -> None:
         self.asked.append(("stop",))

@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 import anyio
 import psutil
-from anyio.abc import Process
+from anyio.abc import ByteStream, Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from tests.fakes.agent import Agent
@@ -139,7 +139,13 @@ class Hub:
         self.process = process
 
     async def agent(self, *, client: str = "", workspace: Path | str = "") -> Agent:
-        return await Agent.open(self.place.agent_socket, client=client, workspace=workspace)
+        return await Agent.open(
+            self.place.agent_socket, client=client, workspace=workspace, connect=self.connect
+        )
+
+    async def connect(self, path: Path | str) -> ByteStream:
+        """A connection to one of its sockets."""
+        return await anyio.connect_unix(path)
 
     # -- control
 
@@ -147,7 +153,7 @@ class Hub:
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Report | None = None
     ) -> tuple[int, Any]:
         """HTTP status and JSON of one request to the control socket."""
-        async with await anyio.connect_unix(self.place.control_socket) as stream:
+        async with await self.connect(self.place.control_socket) as stream:
             await stream.send(http(method, path, query or {}, body))
             data = bytearray()
             async for part in stream:
@@ -180,7 +186,7 @@ class Hub:
         raise AssertionError(f"the daemon ended; last status: {summary(last)}; stderr: {self.stderr()[-2000:]}")
 
     async def watch(self, workspace: Path | str = "") -> AsyncIterator[Report]:
-        async with await anyio.connect_unix(self.place.control_socket) as stream:
+        async with await self.connect(self.place.control_socket) as stream:
             await stream.send(http("GET", "/v1/status/watch", {"workspace": str(workspace)}))
             reader = BufferedByteReceiveStream(stream)
             head = await reader.receive_until(b"\r\n\r\n", 1 << 16)
@@ -284,12 +290,12 @@ async def running(
             home.remove()
 
 
-async def start(place: Place, env: Mapping[str, str]) -> Process:
-    """`mcphub serve`, returned once its sockets listen."""
+async def start(place: Place, env: Mapping[str, str], under: Sequence[str] = ()) -> Process:
+    """`mcphub serve`, returned once its sockets listen. `under` is a command that runs it in its own process."""
     ready, written = os.pipe()
     with place.stderr.open("ab") as stderr:
         process = await anyio.open_process(
-            [str(MCPHUB), "serve", "--ready-fd", str(written)],
+            [*under, str(MCPHUB), "serve", "--ready-fd", str(written)],
             env=place.environment(**env),
             cwd=place.root,
             stdin=-3,

@@ -19,6 +19,8 @@ import anyio.abc
 from mcphub import welcome
 from mcphub.catalog.cache import Catalog
 from mcphub.config.places import Places
+from mcphub.config.system_places import SystemPlaces
+from mcphub.config.trusted_file import Trust
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.client import Client
 from mcphub.connection.machine import Connected
@@ -43,7 +45,8 @@ class House:
 
     def __init__(self, root: str, launcher: Launcher, backoff: Backoff = QUICK) -> None:
         self.root = Path(root)
-        self.places = Places(root, f"{root}/config", f"{root}/state")
+        system = SystemPlaces(f"{root}/etc", "", "", Trust(os.geteuid(), root))
+        self.places = Places(root, f"{root}/config", f"{root}/state", system=system)
         os.mkdir(self.places.config_dir)
         self.socket = f"{root}/agent/agent.sock"
         self.logged: list[str] = []

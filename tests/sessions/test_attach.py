@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcphub.sessions.attach import MARK, MAX_LINE, METHOD, Attach, may_grow, split
+from mcphub.spec import Secret
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n'
 
@@ -26,7 +27,8 @@ def line(params: Any = None, **members: Any) -> bytes:
         (line({"client": "vim", "workspace": "/w/p"}).replace(b"\n", b"\r\n"), Attach("vim", "/w/p")),
         (line(), Attach()),
         (line({}), Attach()),
-        (line({"view": "x", "lease": 5, "env": {"A": "b"}}), Attach()),
+        (line({"view": "x", "lease": 5}), Attach()),
+        (line({"env": {"A": "b", "N": "c\0d"}}), Attach(env={"A": Secret("b")})),
         (line({"workspace": "/w/../v//p/./q/"}), Attach(workspace="/v/p/q")),
         (line({"workspace": "//w"}), Attach(workspace="/w")),
         (line({"workspace": "/../.."}), Attach(workspace="/")),
@@ -49,6 +51,7 @@ def test_attach_lines(first: bytes, attach: Attach, rest: bytes) -> None:
     [
         line({"client": 5}),
         line({"workspace": ["/w"]}),
+        line({"env": {"A": 5}}),
         line([]),
         line("x"),
         line().replace(b"}", b',"params":null}'),
@@ -111,3 +114,10 @@ def test_any_first_bytes(first: bytes) -> None:
 def test_what_may_still_become_one(first: bytes, grows: bool) -> None:
     """A beginning is waited for only while it may be an attach line."""
     assert may_grow(first) == grows
+
+
+def test_values_do_not_show() -> None:
+    """C025: a variable that an agent offers may be a token."""
+    attach, _ = split(line({"env": {"A": "tok-1"}}))
+    assert attach is not None and attach.env == {"A": "tok-1"}
+    assert "tok-1" not in repr(attach)

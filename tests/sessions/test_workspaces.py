@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import sys
 import threading
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -13,6 +15,7 @@ import anyio
 import pytest
 
 from mcphub.config.load import load
+from mcphub.desired import desired_state
 from mcphub.policy import approval
 from mcphub.sessions import workspaces as module
 from mcphub.spec import Desired, Off, Want
@@ -272,3 +275,104 @@ async def test_decisions_that_cannot_be_read(home: House) -> None:
         assert isinstance(wishes(home)["mine"], Off)
         assert path in home.workspaces.store_problems[0]
         assert home.workspaces.decisions == {}
+
+
+def govern(home: House, name: str, text: str) -> Path:
+    """A file of the administrator's."""
+    directory = Path(home.places.system.directory)
+    directory.mkdir(mode=0o755, exist_ok=True)
+    draft = directory / ".draft"
+    draft.write_text(text, "utf-8")
+    draft.chmod(0o644)
+    return draft.replace(directory / name)
+
+
+async def test_what_administrators_change_is_seen_by_itself(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody attaches and nobody asks: a new rule holds after a moment, for every workspace in use, and so does its
+    end; a file of the user's is not what is looked at here."""
+    monkeypatch.setattr(module, "LOOK", 0.02)
+    project = home.project()
+    home.write({"a": {}})
+    async with home.workspaces.using(str(project)), anyio.create_task_group() as tasks:
+        tasks.start_soon(home.workspaces.watch)
+        await home.up("a")
+        path = govern(home, "managed-settings.json", '{"deniedMcpServers":[{"serverName":"a"}]}')
+        await home.until(lambda: isinstance(wishes(home)["a"], Off) and not home.supervisor.workers)
+        assert {one.resolved.layers[0].path for one in home.workspaces.loaded.values()} == {str(path)}
+        govern(home, "managed-settings.json", "{}")
+        await home.up("a")
+        applied = home.workspaces.applied
+        govern(home, "managed-settings.json", "{")
+        await applied.wait()
+        assert isinstance(wishes(home)["a"], Want)
+        # Somebody who comes now finds what the others have.
+        async with home.workspaces.using(str(home.project("late"))):
+            assert isinstance(wishes(home)["a"], Want)
+        await home.until(lambda: isinstance(wishes(home)["a"], Off))
+        tasks.cancel_scope.cancel()
+
+
+async def test_broken_at_the_start(home: House) -> None:
+    """Without anything that held before, what is broken closes at once: nothing of a person's starts."""
+    home.write({"a": {}})
+    govern(home, "managed-settings.json", "{")
+    fresh = load("", {}, home.places)
+    assert fresh.unsettled is None
+    assert isinstance(next(iter(desired_state({"": fresh.resolved}, {}).values())), Off)
+    assert "managed-settings.json" in fresh.problems()[0]
+
+
+def rule(home: House, text: str) -> None:
+    path = home.root / "config" / "settings.toml"
+    draft = path.with_name("draft.toml")
+    draft.write_text(text, "utf-8")
+    draft.replace(path)
+
+
+async def test_a_rule_that_comes_and_goes(home: House) -> None:
+    """C125: a server that becomes forbidden is stopped, its row says by which rule, and it comes back with the rule's
+    end; others run on."""
+    home.write({"a": {}, "b": {}})
+    await home.workspaces.tick()
+    await home.up("a", "b")
+    pids = {worker.name: worker.pid for worker in home.supervisor.workers.values()}
+    rule(home, '[policy]\ndeniedMcpServers = [{ serverName = "a" }]\n')
+    await home.workspaces.tick()
+    await home.until(lambda: home.state("a") == "")
+    off = wishes(home)["a"]
+    assert isinstance(off, Off)
+    assert (off.because, "settings.toml:2 policy.deniedMcpServers[0]" in off.detail) == ("policy", True)
+    assert [rule.text for rule in home.workspaces.policy.denied] == ['{"serverName": "a"}']
+    assert {w.name: w.pid for w in home.supervisor.workers.values()} == {"b": pids["b"]}
+    rule(home, "[policy]\n")
+    await home.workspaces.tick()
+    await home.up("a", "b")
+
+
+async def test_a_broken_rule_stops_everything(home: House) -> None:
+    """A rule that cannot be read may be the one that forbids, so nothing of the person's runs, and it is told."""
+    home.write({"a": {}})
+    rule(home, "[policy]\ndeniedMcpServers = 5\n")
+    await home.workspaces.tick()
+    off = wishes(home)["a"]
+    assert isinstance(off, Off)
+    assert "deniedMcpServers: expected a list, found a number" in off.detail
+    assert len(home.workspaces.policy.closed) == 1
+
+
+async def test_a_link_does_not_hide_a_program(home: House) -> None:
+    """What a command leads to on the disk counts, by the program's own PATH."""
+    home.write({"a": {}})
+    path = home.root / "config" / "mcp.json"
+    document = json.loads(path.read_text("utf-8"))
+    entry = document["mcpServers"]["a"]
+    (home.root / "bin").mkdir()
+    (home.root / "bin" / "innocent").symlink_to(entry["command"])
+    entry |= {"env": {"PATH": str(home.root / "bin")}, "command": "innocent"}
+    path.write_text(json.dumps(document), "utf-8")
+    words = json.dumps([Path(sys.executable).resolve().name, *entry["args"]])  # noqa: ASYNC240
+    rule(home, f"[policy]\ndeniedMcpServers = [{{ serverCommand = {words} }}]\n")
+    await home.workspaces.tick()
+    off = wishes(home)["a"]
+    assert isinstance(off, Off)
+    assert off.because == "policy"

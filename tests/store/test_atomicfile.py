@@ -69,6 +69,96 @@ def test_racing_writers(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == [".mcp.json.lock", "mcp.json"]
 
 
+KEEP_ADDING = """
+import json, sys
+from mcphub.store import atomicfile
+
+while True:
+    atomicfile.update(sys.argv[1], lambda old: json.dumps([*json.loads(old), "x" * 50_000][-5:]).encode())
+    print(flush=True)
+"""
+
+
+@pytest.mark.timeout(60)
+def test_writers_killed_in_a_loop(tmp_path: Path) -> None:
+    """C012: whenever a writer is killed, the file is whole, and the next writer is not held up by what it left."""
+    path = tmp_path / "mcp.json"
+    path.write_text("[]")
+    path.chmod(0o640)
+    for turn in range(12):
+        command = [sys.executable, "-c", KEEP_ADDING, str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            try:
+                for _ in range(1 + turn):
+                    assert process.stdout.readline() == b"\n"
+            finally:
+                process.kill()
+        value = json.loads(path.read_bytes())
+        assert value == ["x" * 50_000] * len(value)
+        assert path.stat().st_mode & 0o777 == 0o640
+    atomicfile.update(str(path), lambda old: (old or b"") + b"\n")
+    assert sorted(os.listdir(tmp_path)) == [".mcp.json.lock", "mcp.json"]
+
+
+def test_a_link_out_of_place_is_refused(tmp_path: Path) -> None:
+    """A link that a repository brings cannot choose what is written; one that stays inside is followed."""
+    project = tmp_path / "project"
+    (project / "sub").mkdir(parents=True)
+    (tmp_path / "precious").write_bytes(b"keep")
+    (project / "inside").symlink_to("sub/file")
+    for name, target in (("file", "../precious"), ("new", "../not-there"), ("abs", tmp_path / "precious")):
+        (project / name).symlink_to(target)
+        with pytest.raises(ConfigError, match="a link that leads out of"):
+            atomicfile.update(str(project / name), lambda old: b"x", within=str(project))
+    (project / "folder").symlink_to("..")
+    with pytest.raises(ConfigError, match="a link that leads out of"):
+        atomicfile.update(str(project / "folder" / "precious"), lambda old: b"x", within=str(project))
+    assert (tmp_path / "precious").read_bytes() == b"keep"
+    assert not (tmp_path / "not-there").exists()
+    atomicfile.update(str(project / "inside"), lambda old: b"x", within=str(project))
+    assert (project / "sub" / "file").read_bytes() == b"x"
+
+
+def test_the_owner_stays(tmp_path: Path) -> None:
+    """Root that changes a file of somebody does not take it away from them."""
+    path = tmp_path / "file"
+    path.write_bytes(b"1")
+    owner = (65534, 65534) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+    os.chown(path, *owner)
+    atomicfile.replace(str(path), b"2")
+    assert (path.stat().st_uid, path.stat().st_gid) == owner
+
+
+def test_the_lock_may_be_elsewhere(tmp_path: Path) -> None:
+    """Nothing but the file itself is left in a directory that others see."""
+    (tmp_path / "project").mkdir()
+    lock = tmp_path / "state" / "locks" / "one"
+    atomicfile.update(str(tmp_path / "project" / "file"), lambda old: b"x", mode=0o644, lock=str(lock))
+    assert os.listdir(tmp_path / "project") == ["file"]
+    assert (tmp_path / "project" / "file").stat().st_mode & 0o777 == 0o644
+    assert lock.exists()
+
+
+def test_a_private_file_is_closed(tmp_path: Path) -> None:
+    """What holds secrets is for its owner alone after a change, even where it says what it said."""
+    path = tmp_path / "environment"
+    path.write_bytes(b"A=1")
+    for new in (b"A=2", b"A=2"):
+        path.chmod(0o644)
+        atomicfile.update(str(path), lambda old, new=new: new, private=True)  # type: ignore[misc]
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert path.read_bytes() == b"A=2"
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    """A FIFO in the place of the file is named at once, and stays."""
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(ConfigError, match="not a regular file"):
+        atomicfile.replace(str(tmp_path / "fifo"), b"x")
+    assert (tmp_path / "fifo").is_fifo()
+
+
 def test_a_new_file_is_private(tmp_path: Path) -> None:
     """C012: a file that did not exist gets mode 0600, in directories of mode 0700 that are made for it."""
     path = tmp_path / "a" / "b" / "file"
@@ -76,6 +166,7 @@ def test_a_new_file_is_private(tmp_path: Path) -> None:
     assert path.read_bytes() == b"1"
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert path.parent.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_failure_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ It must not know entries, nor where any of it was read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -23,7 +23,8 @@ class EnvFile:
 class Context:
     """What an entry is read against. `environment_file` is only named in messages; timeouts are seconds.
 
-    `env_files` holds what `env_file_path` asked for, by absolute path.
+    `env_files` holds what `env_file_path` asked for, by absolute path. `switched_off` are the names that a person
+    switched off, each with the directory that it is off for ("" = everywhere), in `workspace`.
     """
 
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -31,3 +32,7 @@ class Context:
     env_files: Mapping[str, EnvFile] = field(default_factory=dict, repr=False)
     startup_timeout: float = 30.0
     call_timeout: float = 600.0
+    #: The secret of a name, None = there is none of that name; without a lookup no secret can be had at all.
+    secrets: Callable[[str], str | None] | None = field(default=None, repr=False)
+    switched_off: Mapping[str, str] = field(default_factory=dict)
+    workspace: str = ""

@@ -39,7 +39,7 @@ def parse_entry(entry: Entry, directory: str, context: Context) -> Parsed:
         return Parsed(_outcome(reading), reading.notes())
     except Fault as fault:
         message = f"cannot use server {entry.name}: {entry.place(*fault.path)}: {fault.cause}"
-        return Parsed(Problem(entry.name, entry.origin, message), reading.notes())
+        return Parsed(Problem(entry.name, entry.origin, message, fault.missing), reading.notes())
 
 
 def _outcome(reading: Reading) -> ServerSpec | Off | Problem | None:
@@ -95,5 +95,10 @@ def _server(reading: Reading, transport: StdioSpec | HttpSpec) -> ServerSpec | O
     )
     if reading.enabled:
         return spec
+    if entry.name in context.switched_off:
+        directory = context.switched_off[entry.name]
+        where = f" for {directory}" if directory else ""
+        detail = f"switched off by you{where}; to switch it on again: mcphub enable {entry.name}"
+        return Off(spec, "person", detail, workspace=context.workspace if directory else "")
     key = "enabled" if raw.get("enabled") is False else "disabled"
     return Off(spec, "person", f"switched off by {entry.place(key)}")

@@ -18,12 +18,14 @@ MAX_MILLISECONDS = 2**31 - 1
 
 
 class Fault(Exception):
-    """The entry is wrong at `path`, a key path inside it. Never leaves the reading of that entry."""
+    """The entry is wrong at `path`, a key path inside it. Never leaves the reading of that entry. `missing` are the
+    variables that are not set, where nothing else is wrong."""
 
-    def __init__(self, cause: str, *path: str | int) -> None:
+    def __init__(self, cause: str, *path: str | int, missing: tuple[str, ...] = ()) -> None:
         super().__init__(cause)
         self.cause = cause
         self.path = path
+        self.missing = missing
 
 
 def string(raw: Mapping[str, Any], key: str) -> str:
@@ -58,7 +60,7 @@ def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def one_of(raw: Mapping[str, Any], key: str, allowed: tuple[str, ...], default: str) -> str:
     """The one of `allowed` at `key`, `default` when it is not given."""
     value = raw.get(key, default)
-    if value not in (*allowed, default):
+    if value != default and value not in allowed:
         raise Fault(f"expected {' or '.join(map(repr, allowed))}", key)
     return str(value)
 
@@ -100,6 +102,8 @@ def refuse_nul(text: str, *path: str | int) -> None:
 
 def hidden(text: str) -> bool:
     """`text` holds what an editor does not show: format and control characters, blanks that are no plain space."""
+    if text.isascii() and text.isprintable():
+        return False
     return any(
         unicodedata.category(letter) in ("Cf", "Cc", "Zs", "Zl", "Zp") and letter not in " \n\t" for letter in text
     )

@@ -48,6 +48,14 @@ _PROGRAM_ONLY = frozenset(
 )
 
 
+#: Every key that an entry may have without being told that nobody knows it.
+KEYS = _USED | _LATER | _REMOTE_ONLY | _PROGRAM_ONLY
+#: Those of them that do nothing in this version.
+UNUSED_KEYS = _LATER | (_REMOTE_ONLY - {"headers"})
+#: Values of `type` that name a remote server which can be run.
+REMOTE_TYPES = tuple(name for name, kind in _REMOTE_KINDS.items() if kind != "WebSocket")
+
+
 def transport_kind(raw: Mapping[str, Any]) -> Kind | None:
     """What the entry asks for, None when it is a blank form. Raises `Fault`.
 

@@ -5,20 +5,24 @@ It must not know which fields there are, nor what they are for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, Mapping
 
 from mcphub.config.expand import Variables, expand
-from mcphub.config.layer import Entry
+from mcphub.config.layer import Entry, owner
 from mcphub.spec import Scope
 
 from .context import Context
 from .fields import Fault
 
+_FOREIGN = {Scope.PROJECT: "a project file", Scope.PLUGIN: "a plugin", Scope.WEBAPP: "a catalogue"}
+
 
 class Reading:
     """One entry, what it is read against, and what was noted so far.
 
-    `workspace` is the directory of a project's entry, "" for a person's. While `enabled` is false nothing is expanded.
+    `workspace` is the directory whose agents may use it, "" = all. `foreign`: not written by the person or the
+    person's own organisation. While `enabled` is false nothing is expanded.
     """
 
     def __init__(self, entry: Entry, directory: str, context: Context) -> None:
@@ -27,9 +31,19 @@ class Reading:
         self.directory = directory
         self.context = context
         self.project = entry.origin.scope is Scope.PROJECT
-        self.workspace = directory if self.project else ""
-        self.enabled = not (entry.raw.get("enabled") is False or entry.raw.get("disabled") is True)
+        self.foreign = entry.origin.scope in _FOREIGN
+        self.workspace = owner(entry.origin.scope, directory)
+        self.env: Mapping[str, str] = context.env
+        if entry.variables:
+            self.env = ChainMap(dict(entry.variables), dict(context.env))
+        written_off = entry.raw.get("enabled") is False or entry.raw.get("disabled") is True
+        self.enabled = not (written_off or entry.name in context.switched_off)
         self._notes: dict[str, None] = {}
+
+    @property
+    def whose(self) -> str:
+        """Who wrote the entry, where it is foreign, as a message names it."""
+        return _FOREIGN[self.entry.origin.scope]
 
     def note(self, text: str, *path: str | int) -> None:
         """Warn about the value at `path`; the same warning counts once."""
@@ -42,18 +56,24 @@ class Reading:
 class Expansion:
     """Expands the fields of one entry and gathers what cannot be had, so that one message names all of it.
 
-    Variables that `withheld` names are empty in a project's entry, set or not.
+    Variables that `withheld` names are empty in a foreign entry, set or not, and secrets cannot be had there.
     """
 
     def __init__(self, reading: Reading, withheld: Callable[[str], bool] | None = None) -> None:
         self._reading = reading
-        self._variables = Variables(reading.context.env, reading.workspace, withheld if reading.project else None)
+        self._closed = withheld is not None and reading.foreign
+        self._variables = Variables(
+            reading.env,
+            reading.workspace,
+            withheld if self._closed else None,
+            None if self._closed else reading.context.secrets,
+        )
         self._missing: dict[str, tuple[str | int, ...]] = {}
         self._secrets: dict[str, tuple[str | int, ...]] = {}
 
     def expand(self, text: str, *path: str | int) -> str:
         """`text`, the value at `path`, with its variables replaced; not to be used before `refuse_missing` passed."""
-        if not self._reading.enabled:
+        if "$" not in text or not self._reading.enabled:
             return text
         result = expand(text, self._variables)
         for form in result.unsupported:
@@ -61,8 +81,8 @@ class Expansion:
             self._reading.note(f"{ascii(form)[1:-1]} is not a supported form and is passed on as it stands")
         for name in result.withheld:
             self._reading.note(
-                f"{name} is a credential by its name, and empty here: a project file may not send yours away; if you "
-                "want it, set the server up in your own mcp.json",
+                f"{name} is a credential by its name, and empty here: {self._reading.whose} may not send yours away; "
+                "if you want it, set the server up in your own mcp.json",
                 *path,
             )
         self._missing |= {name: path for name in result.missing if name not in self._missing}
@@ -72,14 +92,28 @@ class Expansion:
     def refuse_missing(self) -> None:
         """Raise the fault of all that could not be expanded, if any; called once every field was expanded."""
         for name, path in self._secrets.items():
-            form = ascii(f"${{secret:{name[:40]}}}")[1:-1]
-            raise Fault(f"{form}: secrets are not supported by this version; use a variable", *path)
+            raise Fault(self._no_secret(name), *path)
         if not self._missing:
             return
         first, *others = self._missing
         if first == "workspaceFolder":
-            raise Fault("${workspaceFolder} has a value in project files only", *self._missing[first])
+            raise Fault("${workspaceFolder} has a value in the entries of a project only", *self._missing[first])
         places = [f"{name} ({self._reading.entry.place(*self._missing[name])})" for name in others]
         also = f"; also missing: {', '.join(places)}" if places else ""
         where = f"set it in {self._reading.context.environment_file}, or write a default: ${{{first}:-...}}"
-        raise Fault(f"missing variable {first}{also}; {where}", *self._missing[first])
+        cause = f"missing variable {first}{also}; {where}"
+        raise Fault(cause, *self._missing[first], missing=tuple(self._missing))
+
+    def _no_secret(self, name: str) -> str:
+        form = ascii(f"${{secret:{name[:40]}}}")[1:-1]
+        if self._closed:
+            return (
+                f"{form}: {self._reading.whose} may not send your secrets away; if you want it, set the server up in "
+                "your own mcp.json"
+            )
+        if self._reading.context.secrets is None:
+            return (
+                f"{form}: secrets are not supported by this version; set a variable in "
+                f"{self._reading.context.environment_file} (mcphub env set) and refer to it"
+            )
+        return f"{form}: no secret has this name; keep one: mcphub secret set {ascii(name[:40])[1:-1]}"

@@ -14,7 +14,7 @@ from mcphub.config.environment import blocked_in_project, valid_name
 from mcphub.config.jsonc import kind_of
 from mcphub.config.layer import Entry
 from mcphub.config.masking import masked
-from mcphub.spec import Secret, StdioSpec
+from mcphub.spec import Scope, Secret, StdioSpec
 
 from .context import Context, EnvFile
 from .fields import Fault, hidden, mapping, no_string, one_of, refuse_nul, string, strings
@@ -39,7 +39,9 @@ def read_stdio(reading: Reading) -> StdioSpec:
 
     expanded_command = expansion.expand(command, "command")
     expanded_args = tuple(Secret(expansion.expand(arg, "args", index)) for index, arg in enumerate(args))
-    expanded_env = {name: Secret(expansion.expand(text, "env", name)) for name, text in env.items()}
+    # A plugin's programs find its places in their environment too, as its hooks do.
+    expanded_env = {name: Secret(text) for name, text in reading.entry.variables.items()}
+    expanded_env |= {name: Secret(expansion.expand(text, "env", name)) for name, text in env.items()}
     expanded_cwd = expansion.expand(cwd, "cwd")
     if reading.project:
         _refuse_blocked(env, "env")
@@ -57,7 +59,7 @@ def read_stdio(reading: Reading) -> StdioSpec:
         args=expanded_args,
         env=expanded_env,
         shown=shown,
-        cwd=_cwd(expanded_cwd, reading.workspace, reading.enabled),
+        cwd=_cwd(reading, expanded_cwd),
         inherit_env=_inherit_env(raw),
         stdio=one_of(raw, "stdio", ("socketpair", "pipe"), "socketpair"),
     )
@@ -116,19 +118,22 @@ def _inherit_env(raw: Mapping[str, Any]) -> bool | tuple[str, ...]:
     return tuple(sorted(set(strings(raw, "inheritEnv"))))
 
 
-def _cwd(text: str, workspace: str, enabled: bool) -> str:
-    """The absolute directory; a project's servers start in its workspace, a person's in the home directory ("")."""
+def _cwd(reading: Reading, text: str) -> str:
+    """The absolute directory; a project's servers start in its workspace, all others in the home directory ("").
+
+    What is relative starts in the workspace, in a plugin's entry at the plugin's root."""
     if not text:
-        return workspace
+        return reading.workspace
     if posixpath.isabs(text):
         return posixpath.normpath(text)
-    if not enabled and "$" in text:
+    if not reading.enabled and "$" in text:
         return text
     if text.startswith("~"):
         raise Fault("~ is not replaced; write ${HOME}", "cwd")
-    if not workspace:
+    base = reading.workspace or (reading.directory if reading.entry.origin.scope is Scope.PLUGIN else "")
+    if not base:
         raise Fault("expected an absolute path, for example ${HOME}/project", "cwd")
-    return posixpath.normpath(posixpath.join(workspace, text))
+    return posixpath.normpath(posixpath.join(base, text))
 
 
 def _env_file_path(reading: Reading, text: str) -> str:
@@ -137,7 +142,10 @@ def _env_file_path(reading: Reading, text: str) -> str:
     expansion.refuse_missing()
     if path.startswith("~"):
         raise Fault("~ is not replaced; write ${HOME}", "envFile")
-    return posixpath.normpath(posixpath.join(reading.directory, path))
+    path = posixpath.normpath(posixpath.join(reading.directory, path))
+    if not posixpath.isabs(path):
+        raise Fault("expected an absolute path, for example ${HOME}/.env", "envFile")
+    return path
 
 
 def _from_env_file(reading: Reading, text: str) -> dict[str, Secret]:

@@ -10,10 +10,16 @@ from typing import Protocol
 from mcphub.config.layer import Layer
 from mcphub.spec import Scope
 
+from .dynamic import DynamicSource
 from .embedded import EmbeddedSource
+from .enterprise import EnterpriseSource
+from .local import LocalSource
+from .managed import ManagedSource
+from .plugin import PluginSource
 from .project import ProjectSource
 from .request import Request
 from .user import UserSource
+from .webapp import WebappSource
 
 
 class Source(Protocol):
@@ -26,4 +32,7 @@ class Source(Protocol):
 
 
 #: Highest precedence first.
-SOURCES: tuple[Source, ...] = (ProjectSource(), UserSource(), EmbeddedSource())
+SOURCES: tuple[Source, ...] = (
+    EnterpriseSource(), ManagedSource(),
+    DynamicSource(), LocalSource(), ProjectSource(), UserSource(), PluginSource(), WebappSource(), EmbeddedSource(),
+)

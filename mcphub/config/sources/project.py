@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import os
 
+import msgspec
+
 from mcphub.config.layer import Layer
+from mcphub.config.ownership import strangers
 from mcphub.config.readfile import Reader
 from mcphub.spec import Scope
 
@@ -24,8 +27,12 @@ class ProjectSource:
     def load(self, request: Request) -> list[Layer]:
         layers: list[Layer] = []
         for directory in searched(request.workspace, request.places.home, request.reader):
-            layer = request.layer(self.scope, os.path.join(directory, FILE), directory)
+            path = os.path.join(directory, FILE)
+            layer = request.layer(self.scope, path, directory)
             if layer is not None:
+                if others := strangers(path):
+                    warning = f"{path} {others}: look twice at what it asks for before you approve it"
+                    layer = msgspec.structs.replace(layer, warnings=(*layer.warnings, warning))
                 layers.append(layer)
         return layers
 

@@ -11,16 +11,21 @@ from mcphub.config.document import file_problem, parse_file
 from mcphub.config.layer import Layer
 from mcphub.config.places import Places
 from mcphub.config.readfile import Reader
+from mcphub.config.settings import HubSettings
 from mcphub.errors import ConfigError
 from mcphub.spec import Scope
+from mcphub.store.dynamic import Added
 
 
 class Request(msgspec.Struct, frozen=True):
-    """`workspace` is the directory that a session declares, "" = none; every path is read through `reader`."""
+    """`workspace` is the directory that a session declares, "" = none; every path is read through `reader`.
+    `dynamic` are the servers that were added until the daemon ends."""
 
     workspace: str
     places: Places
     reader: Reader
+    settings: HubSettings = msgspec.field(default_factory=HubSettings)
+    dynamic: tuple[Added, ...] = ()
 
     def layer(self, scope: Scope, path: str, directory: str) -> Layer | None:
         """The layer of the file at `path`, None when there is no such file. Never raises: a bad file is a bad layer."""

@@ -77,3 +77,17 @@ def test_odd_workspaces(tree: Path) -> None:
     assert files(tree, str(tree / "file")) == []
     assert files(tree, str(tree / "gone/deeper")) == []
     assert searched("/", "/h", Reader()) == ["/"]
+
+
+def test_a_file_that_others_can_write(tree: Path) -> None:
+    """C137: its servers wait for approval as any, and whoever is asked is told whose it is."""
+    file = tree / "t/repo/.mcp.json"
+    file.chmod(0o666)
+    [layer] = ProjectSource().load(Request(str(tree / "t/repo"), Places(str(tree / "home"), "/c", "/s"), Reader()))
+    assert layer.warnings == (
+        f"{file} can be written by everybody: look twice at what it asks for before you approve it",
+    )
+    assert [entry.name for entry in layer.entries] == ["a"]
+    file.chmod(0o644)
+    [layer] = ProjectSource().load(Request(str(tree / "t/repo"), Places(str(tree / "home"), "/c", "/s"), Reader()))
+    assert layer.warnings == ()

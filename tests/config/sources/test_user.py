@@ -24,4 +24,7 @@ def test_one_file_for_every_workspace(tmp_path: Path) -> None:
 
 def test_order_of_sources() -> None:
     """The visible order is the order of precedence."""
-    assert [source.scope for source in SOURCES] == [Scope.PROJECT, Scope.USER, Scope.EMBEDDED]
+    assert [source.scope for source in SOURCES] == [
+        Scope.ENTERPRISE, Scope.MANAGED, Scope.DYNAMIC, Scope.LOCAL, Scope.PROJECT, Scope.USER, Scope.PLUGIN,
+        Scope.WEBAPP, Scope.EMBEDDED,
+    ]
