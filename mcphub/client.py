@@ -18,15 +18,23 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mcphub.status import (
+        AddedReport,
         ApprovalsReport,
         CallReport,
         DecisionReport,
+        InventoryReport,
         LogsReport,
+        PolicyReport,
+        PolicyVerdict,
         ReconnectReport,
+        ReloadReport,
+        RemovedReport,
         StatusReport,
         StopReport,
+        ToolChangesReport,
         ToolsReport,
         UrlReport,
+        WhyReport,
     )
 
 #: Seconds for an answer that the daemon has at hand. A call has no limit here: the hub's own limits end it.
@@ -102,6 +110,28 @@ class ControlClient:
         report: LogsReport = self._get(f"/v1/logs/{_quote(name)}" + self._query(lines=str(lines)))
         return report
 
+    def why(self, name: str) -> WhyReport:
+        """Where a server stands and why, and what would change it; also a name that nobody has."""
+        report: WhyReport = self._get(f"/v1/why/{_quote(name)}" + self._query())
+        return report
+
+    def policy(self) -> PolicyReport:
+        """Every rule that is known, and whether it counts."""
+        report: PolicyReport = self._get("/v1/policy" + self._query())
+        return report
+
+    def policy_verdict(self, name: str = "", url: str = "", command: tuple[str, ...] = ()) -> PolicyVerdict:
+        """What policy says of a server of that command, or that URL, or else of that name; it need not be there."""
+        text = json.dumps(command) if command else None
+        fields = self._query(name=name or None, url=url or None, command=text)
+        report: PolicyVerdict = self._get("/v1/policy/explain" + fields)
+        return report
+
+    def inventory(self) -> InventoryReport:
+        """Every layer and every entry, secrets masked."""
+        report: InventoryReport = self._get("/v1/config" + self._query())
+        return report
+
     def approvals(self) -> ApprovalsReport:
         """The servers that the workspace asks for, and what approving each would run."""
         report: ApprovalsReport = self._get("/v1/approvals" + self._query())
@@ -115,6 +145,35 @@ class ControlClient:
     def reject(self, name: str) -> DecisionReport:
         """Never run this entry of the workspace."""
         report: DecisionReport = self._tell("/v1/reject", {"name": name})
+        return report
+
+    def tool_changes(self, name: str) -> ToolChangesReport:
+        """What has become of the tools of a server since they were first used; 409 while they are not known."""
+        report: ToolChangesReport = self._get(f"/v1/tool-changes/{_quote(name)}" + self._query())
+        return report
+
+    def approve_tools(self, name: str, digest: str) -> DecisionReport:
+        """Take the tools of a server as they were shown under `digest`; 409 where they are others by now. Ask first."""
+        report: DecisionReport = self._tell("/v1/approve-tools", {"name": name, "digest": digest})
+        return report
+
+    def add_server(self, name: str, entry: dict[str, Any], *, keep: bool = False, workspace: str = "") -> AddedReport:
+        """Add a server until the daemon ends, or for good; for agents of `workspace`, "" = for all. `entry` is one of
+        `mcpServers`."""
+        fields = {"name": name, "entry": entry, "keep": keep, "workspace": workspace}
+        report: AddedReport = self._post("/v1/servers", json.dumps(fields), self.timeout)
+        return report
+
+    def remove_server(self, name: str) -> RemovedReport:
+        """Take away a server that was added over the control API: the one of the workspace, or else the one for all."""
+        report: RemovedReport = self._document(
+            "DELETE", f"/v1/servers/{_quote(name)}" + self._query(), b"", self.timeout
+        )
+        return report
+
+    def reload(self) -> ReloadReport:
+        """Let the daemon read the files that changed, and wait until it has."""
+        report: ReloadReport = self._post("/v1/reload", "{}", self.timeout)
         return report
 
     def stop(self) -> StopReport:

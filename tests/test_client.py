@@ -49,6 +49,9 @@ def test_every_method_brings_its_report(path: str) -> None:
         ("reconnect", "/w", "time"),
         ("approve", "/w", "x", "digest-of-x"),
         ("reject", "/w", "x"),
+        ("add", "", "new", '{"command": "x"}', "True"),
+        ("remove", "/w", "new"),
+        ("reload",),
         ("stop",),
     ]
 
@@ -65,6 +68,9 @@ def use(client: ControlClient, hub: CannedHub) -> None:
     assert client.approvals() == {"items": hub.items}
     assert client.approve("x", "digest-of-x")["state"] == "approved"
     assert client.reject("x")["state"] == "rejected"
+    assert client.add_server("new", {"command": "x"}, keep=True)["kept"]
+    assert client.remove_server("new") == {"name": "new", "workspace": "/w"}
+    assert client.reload() == {"revision": 1}
     assert client.stop() == {"pid": os.getpid()}
 
 

@@ -7,25 +7,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mcphub.catalog.definition import Definition, read_definitions
-from mcphub.catalog.library import Library, Shelf
-from mcphub.catalog.library import merge as merge_library
-from mcphub.catalog.naming import DEFAULT_MAX_LENGTH
-from mcphub.catalog.pages import DEFAULT_PAGE_BYTES
-from mcphub.catalog.toolset import Offer, Rendered, Toolset, merge, render
-from mcphub.connection.worker import View
-from mcphub.spec import InstanceKey
+import msgspec
 
-_Read = tuple[tuple[bytes, ...], tuple[Definition, ...], tuple[str, ...]]
+from mcphub.catalog.definition import Definition, read_definitions
+from mcphub.catalog.hygiene import clean, clean_counted
+from mcphub.catalog.library import Library, Shelf, unclean
+from mcphub.catalog.library import merge as merge_library
+from mcphub.catalog.naming import DEFAULT_MAX_LENGTH, exposed_names, may_be_exposed_as
+from mcphub.catalog.pages import DEFAULT_PAGE_BYTES
+from mcphub.catalog.pinned import Judgement, Pins, Review
+from mcphub.catalog.toolset import Offer, Rendered, Toolset, merge, render
+from mcphub.connection.view import View
+from mcphub.policy.tools import NO_TOOL_RULES, ToolRules, entry_refusal
+from mcphub.spec import InstanceKey, ServerSpec
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """One list of tools as it may be shown. `raw` is the list it was read from, `read` all of its usable tools, `tools`
+    those that agents see. `withheld` are tools that they do not see until somebody approves them, `hidden` those that
+    the entry or policy takes away; both by the server's own name, each with what a caller of it is told."""
+
+    raw: tuple[bytes, ...]
+    read: tuple[Definition, ...]
+    tools: tuple[Definition, ...]
+    warnings: tuple[str, ...] = ()
+    withheld: Mapping[str, str] = msgspec.field(default_factory=dict)
+    hidden: Mapping[str, str] = msgspec.field(default_factory=dict)
+    judgement: Judgement = msgspec.field(default_factory=Judgement)
 
 
 class Catalog:
     """Toolsets by view. A view is the ordered names its agents see, each with its instance (None = none runs)."""
 
-    def __init__(self, max_length: int = DEFAULT_MAX_LENGTH, page_bytes: int = DEFAULT_PAGE_BYTES) -> None:
+    def __init__(
+        self,
+        max_length: int = DEFAULT_MAX_LENGTH,
+        page_bytes: int = DEFAULT_PAGE_BYTES,
+        pins: Pins | None = None,
+    ) -> None:
         self._max_length = max_length
         self._page_bytes = page_bytes
-        self._read: dict[InstanceKey, _Read] = {}
+        self._pins = pins
+        self._rules = NO_TOOL_RULES
+        self._read: dict[InstanceKey, Listed] = {}
+        self._unclean: dict[InstanceKey, tuple[object, int]] = {}
         #: What each instance brings to a view of these names: fifty servers that start one by one render once each.
         self._parts: dict[
             tuple[InstanceKey, str], tuple[tuple[Definition, ...], tuple[str, ...], tuple[Rendered, ...]]
@@ -33,18 +58,86 @@ class Catalog:
         self._merged: dict[tuple[str, str], tuple[object, Toolset]] = {}
         self._libraries: dict[tuple[str, str], tuple[object, Library]] = {}
 
+    def govern(self, rules: ToolRules) -> None:
+        """Policy for tools, from now on."""
+        if rules != self._rules:
+            self._rules = rules
+            self._read.clear()
+            self._merged.clear()
+
     def definitions(self, view: View) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
-        """The usable tools of one instance that its entry does not hide, and warnings about the others."""
+        """The tools of one instance that agents see, and warnings about its list."""
+        listed = self.listed(view)
+        return listed.tools, listed.warnings
+
+    def listed(self, view: View) -> Listed:
+        """The list of one instance, read and judged once: usable, not hidden by its entry, not withheld."""
         known = self._read.get(view.key)
-        if known is None or known[0] is not view.tools:
-            tools, warnings = read_definitions(view.tools)
-            spec = view.spec
-            if spec.enabled_tools is not None:
-                tools = tuple(t for t in tools if t.name in spec.enabled_tools)
-            if spec.disabled_tools:
-                tools = tuple(t for t in tools if t.name not in spec.disabled_tools)
-            known = self._read[view.key] = (view.tools, tools, warnings)
-        return known[1], known[2]
+        if known is None or known.raw is not view.tools:
+            known = self._read[view.key] = self._judged(view)
+        return known
+
+    def _judged(self, view: View) -> Listed:
+        read, warnings = read_definitions(view.tools)
+        judgement = self._pins.judge(view, read) if self._pins is not None else Judgement()
+        tools = read
+        hidden = {t.name: why for t in read if (why := self._hides(view.spec, t.name))}
+        if hidden:
+            tools = tuple(t for t in read if t.name not in hidden)
+        # What is withheld is no part of what the entry hides, so that a caller hears of it for a reason only.
+        withheld = {t.name: judgement.withheld[t.name] for t in tools if t.name in judgement.withheld}
+        warnings += judgement.warnings(t.name for t in tools)
+        if withheld:
+            tools = tuple(t for t in tools if t.name not in withheld)
+        return Listed(view.tools, read, tools, warnings, withheld, hidden, judgement)
+
+    def _hides(self, spec: ServerSpec, tool: str) -> str:
+        """What a caller of a tool is told that policy or the entry takes away, "" = neither does."""
+        why = self._rules.refusal(spec.name, tool) or entry_refusal(spec, tool)
+        return f"The tool {clean(tool)[:80]} of the server {spec.name} cannot be used: {why}" if why else ""
+
+    def unclean(self, view: View) -> tuple[str, ...]:
+        """Warnings about what this instance says beside its tools: characters that nobody is shown were taken out."""
+        known = self._unclean.get(view.key)
+        if known is None or known[0] is not view.shelf:
+            known = self._unclean[view.key] = (view.shelf, unclean(view.shelf))
+        said = view.facts.instructions if view.facts is not None else ""
+        counts = (("prompts and resources", known[1]), ("instructions", clean_counted(said)[1]))
+        return tuple(f"{count} control characters removed from its {what}" for what, count in counts if count)
+
+    def refusal(
+        self, visible: Mapping[str, InstanceKey], views: Mapping[InstanceKey, View], exposed: str, only: str = ""
+    ) -> str:
+        """Why a tool that would have this exposed name cannot be used; "" where none is. Not for the hot path."""
+        for key in visible.values():
+            if key not in views:
+                continue
+            listed = self.listed(views[key])
+            for name, why in (*listed.withheld.items(), *listed.hidden.items()):
+                if not only and not may_be_exposed_as(key.name, name, exposed, self._max_length):
+                    continue
+                shown = clean(name) if only else exposed_names(key.name, [name], tuple(visible), self._max_length)[0]
+                if shown == exposed:
+                    return why
+        return ""
+
+    def review(self, view: View) -> Review:
+        """What a person would approve of this instance's tools, all that it lists."""
+        listed = self.listed(view)
+        return self._pins.review(view, listed.read) if self._pins is not None else Review("")
+
+    def approve(self, view: View) -> None:
+        """The tools of this instance are as they should be; what was withheld is shown. Raises ConfigError."""
+        if self._pins is not None:
+            self._pins.approve(view, self.listed(view).read)
+        for key in [key for key in self._read if (key.name, key.workspace) == (view.key.name, view.key.workspace)]:
+            del self._read[key]
+        self._merged.clear()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What could not be remembered of tools."""
+        return tuple(self._pins.problems.values()) if self._pins is not None else ()
 
     def toolset(
         self, workspace: str, visible: Mapping[str, InstanceKey], views: Mapping[InstanceKey, View], only: str = ""
@@ -93,6 +186,8 @@ class Catalog:
         """Drop what no longer exists."""
         for key in [k for k in self._read if k not in alive]:
             del self._read[key]
+        for key in [k for k in self._unclean if k not in alive]:
+            del self._unclean[key]
         for part in [p for p in self._parts if p[0] not in alive]:
             del self._parts[part]
         for view in [v for v in self._merged if v[0] not in workspaces]:

@@ -1,17 +1,17 @@
 """Owns one tool definition on its way from a server to agents: read, cleaned, rendered for each era.
 
 It must not know names of other servers or connections. Schemas pass untouched, as bytes, but for keywords of a wrong
-type, on which a strict agent would lose the whole list.
+type, on which a strict agent would lose the whole list, and for characters that nobody should be shown.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
 
+from mcphub.catalog.hygiene import clean, clean_counted, clean_schema
 from mcphub.protocol.jsonrpc import UNSET, Raw, UnsetType, quote
 
 
@@ -33,8 +33,6 @@ _icons: Callable[[bytes], list[_Icon]] = _reader(list[_Icon])
 _strings: Callable[[bytes], list[str]] = _reader(list[str])
 _UNREADABLE = (msgspec.DecodeError, RecursionError)
 
-# ESC, C0 (but tab and newline), DEL, C1, and Unicode tag characters: nothing a person or model should be shown.
-_UNCLEAN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\U000e0000-\U000e007f]")
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 #: Definitions above this many are not listed; a server that sends more is broken or hostile.
 MAX_TOOLS = 10_000
@@ -61,11 +59,6 @@ class Definition(msgspec.Struct, frozen=True):
                 continue  # legacy results carry objects only
             out.append(key + b":" + value)
         return b",".join(out) + b"}"
-
-
-def clean(text: str) -> str:
-    """A text of a server's without what nobody should be shown."""
-    return _UNCLEAN.sub("", text)
 
 
 def _is_object_schema(raw: bytes) -> bool:
@@ -103,7 +96,7 @@ def read_definitions(tools: tuple[bytes, ...]) -> tuple[tuple[Definition, ...], 
         except (*_UNREADABLE, KeyError):
             warnings.append("a tool without a name, or that is no object, was dropped")
             continue
-        shown = _UNCLEAN.sub("", name)[:80]
+        shown = clean(name)[:80]
         if not shown:
             warnings.append("a tool with an empty name was dropped")
             continue
@@ -153,12 +146,12 @@ class _Reader:
                 elif key == "_meta":
                     _members(value)
                 elif key == "outputSchema":
-                    encoded = self.keywords(encoded, _members(value), "outputSchema")
+                    encoded = self.schema(self.keywords(encoded, _members(value), "outputSchema"))
             except _UNREADABLE:
                 self.warn(f"its {key} is of a wrong type and left out")
                 continue
             members.append((quote(key), encoded))
-        members.append((b'"inputSchema"', schema))
+        members.append((b'"inputSchema"', self.schema(schema)))
         if self.removed:
             self.warn(f"{self.removed} control characters removed from its texts")
         structured = any(key == b'"outputSchema"' for key, _ in members)
@@ -179,7 +172,7 @@ class _Reader:
             fields = {"type": Raw(b'"object"'), **fields}
             raw = _object(fields)
         elif not _says(kind, "object"):
-            shown = _UNCLEAN.sub("", bytes(memoryview(kind)[:40]).decode("utf-8", "replace"))
+            shown = clean(bytes(memoryview(kind)[:40]).decode("utf-8", "replace"))
             self.warn(f"dropped, its inputSchema has the top-level type {shown}")
             return None
         return self.keywords(raw, fields, "inputSchema")
@@ -225,6 +218,12 @@ class _Reader:
 
     def text(self, raw: Raw) -> tuple[str, bytes]:
         """A string without unclean characters, and as JSON. Raises DecodeError."""
-        clean, n = _UNCLEAN.subn("", _string(raw))
+        text, n = clean_counted(_string(raw))
         self.removed += n
-        return clean, quote(clean) if n else bytes(raw)
+        return text, quote(text) if n else bytes(raw)
+
+    def schema(self, raw: bytes) -> bytes:
+        """A schema whose own titles and descriptions are clean: models read those as well."""
+        cleaned, n = clean_schema(raw)
+        self.removed += n
+        return cleaned

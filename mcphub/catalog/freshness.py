@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from mcphub.connection.handshake import LISTS
 from mcphub.connection.machine import Connected
-from mcphub.connection.worker import View
+from mcphub.connection.view import View
 from mcphub.protocol.caching import UNSAID, Freshness, least
 
 #: How long an agent may keep any list at most, seconds: a server can be added at any time, and only those who listen

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from mcphub.catalog.definition import clean
+from mcphub.catalog.hygiene import clean
 
 #: Characters of one server's text, and of all of them.
 MAX_ONE = 2000

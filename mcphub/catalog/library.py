@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from mcphub.catalog.definition import clean
+from mcphub.catalog.hygiene import clean, clean_counted, clean_schema, suspicious
 from mcphub.catalog.naming import DEFAULT_MAX_LENGTH, exposed_names
 from mcphub.catalog.pages import DEFAULT_PAGE_BYTES, Pages, cut
 from mcphub.protocol.content import ORIGINAL_KEY, SCHEME, conceal, expose
@@ -32,6 +32,8 @@ MAX_TEMPLATES = 100
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _string = msgspec.json.Decoder(str).decode
 _TEXTS = frozenset({"title", "description"})
+#: Further members that are read: the name of what has a URI, what a prompt is given.
+_SPOKEN = frozenset({"name", "arguments"})
 
 
 class Shelf(msgspec.Struct, frozen=True):
@@ -100,7 +102,7 @@ def merge(
     for shelf in shelves:
         name = shelf.key.name
         found = _read(shelf.lists.get(PROMPTS, ()), "name")
-        exposed = exposed_names(name, list(found), servers, max_length) if prefixed else list(found)
+        exposed = exposed_names(name, list(found), servers, max_length) if prefixed else [clean(one) for one in found]
         for shown, (original, fields) in zip(exposed, found.items(), strict=True):
             if shown not in prompts:
                 prompts[shown] = Lead(shelf.key, original)
@@ -151,7 +153,9 @@ def _render(fields: Mapping[str, Raw], key: str, shown: str, original: str | Non
     for name, value in fields.items():
         if name == key or bytes(value) == b"null":
             continue
-        if name not in _TEXTS:
+        if name in _SPOKEN and suspicious(bytes(value)):
+            out[name] = Raw(_spoken(name, value)[0])
+        elif name not in _TEXTS:
             out[name] = value
         elif text := _text(value):
             out[name] = Raw(text)
@@ -164,6 +168,29 @@ def _render(fields: Mapping[str, Raw], key: str, shown: str, original: str | Non
         meta[ORIGINAL_KEY] = Raw(quote(original))
         out["_meta"] = Raw(msgspec.json.encode(meta))
     return msgspec.json.encode(out)
+
+
+def unclean(lists: Mapping[str, Iterable[bytes]]) -> int:
+    """How many characters of these lists nobody is shown."""
+    removed = 0
+    for raw in (raw for items in lists.values() for raw in items if suspicious(raw)):
+        try:
+            fields = _members(raw)
+            removed += sum(_spoken(name, fields[name])[1] for name in (*_TEXTS, *_SPOKEN) if name in fields)
+        except (msgspec.DecodeError, RecursionError):
+            continue
+    return removed
+
+
+def _spoken(name: str, raw: Raw) -> tuple[bytes, int]:
+    """A member that people and models read, clean, and how many characters went; the same bytes where it is odd."""
+    if name == "arguments":
+        return clean_schema(bytes(raw))  # a list of names with titles and descriptions
+    try:
+        text, removed = clean_counted(_string(raw))
+        return (quote(text), removed) if removed else (bytes(raw), 0)
+    except msgspec.DecodeError:
+        return bytes(raw), 0
 
 
 def _text(raw: Raw) -> bytes:

@@ -49,5 +49,11 @@ def exposed_names(
             levels[i] += 1
 
 
+def may_be_exposed_as(server: str, tool: str, exposed: str, most: int = DEFAULT_MAX_LENGTH) -> bool:
+    """False where the tool certainly has another exposed name; quick, for a search through many."""
+    plain = _prefix(server) + _UNSAFE.sub("_", tool)
+    return exposed.startswith(plain[: most - _DIGITS[-1] - 1])
+
+
 def _prefix(server: str) -> str:
     return f"mcp__{_UNSAFE.sub('_', server)}__"

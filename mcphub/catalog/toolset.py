@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from mcphub.catalog.definition import Definition
+from mcphub.catalog.hygiene import clean
 from mcphub.catalog.naming import DEFAULT_MAX_LENGTH, exposed_names
 from mcphub.catalog.pages import DEFAULT_PAGE_BYTES, Pages, cut
 from mcphub.protocol.jsonrpc import quote
@@ -66,8 +67,7 @@ def render(
     """One instance's part of a view, by tool name: the same as long as its tools and the view's `servers` are."""
     tools = sorted(tools, key=lambda d: d.name)
     names = [d.name for d in tools]
-    if prefixed:
-        names = exposed_names(key.name, names, servers, max_length)
+    names = exposed_names(key.name, names, servers, max_length) if prefixed else [clean(name) for name in names]
     out = []
     for exposed, definition in zip(names, tools, strict=True):
         old = definition.render(exposed, modern=False)

@@ -100,7 +100,9 @@ def _dispatch(verb: str, arguments: list[str], commands: dict[str, tuple[str, st
     if verb not in commands:
         return _unknown(verb, list(commands))
     try:
-        args = build_parser(verb).parse_args(arguments)
+        parser = build_parser(verb)
+        reorder = parser.get_default("reorder")  # how a verb lets people write its options behind its words
+        args = parser.parse_args(arguments if reorder is None else reorder(arguments))
     except SystemExit as end:  # help was asked for, or the usage is wrong
         return end.code if isinstance(end.code, int) else USAGE
     status: int = args.run(args)

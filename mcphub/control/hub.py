@@ -5,9 +5,23 @@ It must not know how the daemon does it, nor that the question came over HTTP.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
-from mcphub.status import ApprovalsReport, CallReport, LogsReport, ReconnectReport, StatusReport, ToolsReport, UrlReport
+from mcphub.status import (
+    AddedReport,
+    ApprovalsReport,
+    CallReport,
+    InventoryReport,
+    LogsReport,
+    PolicyReport,
+    PolicyVerdict,
+    ReconnectReport,
+    StatusReport,
+    ToolChangesReport,
+    ToolsReport,
+    UrlReport,
+    WhyReport,
+)
 
 
 class Hub(Protocol):
@@ -41,6 +55,25 @@ class Hub(Protocol):
     def logs(self, workspace: str, name: str, lines: int) -> LogsReport:
         """The last `lines` lines of the server's stderr. Raises ControlError 404."""
 
+    async def add_server(self, workspace: str, name: str, entry: dict[str, Any], keep: bool) -> AddedReport:
+        """Add a server for agents of the workspace, "" = for all. Raises ControlError 400, 403, 409."""
+
+    async def remove_server(self, workspace: str, name: str) -> str:
+        """Take away the added server that agents of the workspace see, and return whose it was. Raises ControlError
+        404."""
+
+    def why(self, workspace: str, name: str) -> WhyReport:
+        """Where a name stands and why, also one that nobody has."""
+
+    def policy(self, workspace: str) -> PolicyReport:
+        """Every rule that agents of the workspace are under."""
+
+    def policy_verdict(self, workspace: str, name: str, url: str, command: tuple[str, ...]) -> PolicyVerdict:
+        """What policy says of a server of that command, or that URL, or else of that name."""
+
+    def inventory(self, workspace: str) -> InventoryReport:
+        """Every layer and every entry that agents of the workspace have or might have had."""
+
     def approvals(self, workspace: str) -> ApprovalsReport:
         """The project servers of the workspace with what approving each would run."""
 
@@ -49,6 +82,17 @@ class Hub(Protocol):
 
     def reject(self, workspace: str, name: str) -> None:
         """Never run this entry of the workspace until it is approved. Raises ControlError 404."""
+
+    def tool_changes(self, workspace: str, name: str) -> ToolChangesReport:
+        """What has become of the tools of a server since they were first used. Raises ControlError 404, or 409 while
+        its tools are not known."""
+
+    def approve_tools(self, workspace: str, name: str, digest: str) -> None:
+        """Take the tools of a server as they were shown under `digest`. Raises ControlError as `tool_changes`, and 409
+        if they are others by now."""
+
+    async def reload(self) -> int:
+        """Read the files that changed; returns the status's revision."""
 
     def stop(self) -> None:
         """Begin the orderly shutdown of the daemon and return at once."""

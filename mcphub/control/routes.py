@@ -10,7 +10,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 import msgspec
 
 from mcphub.control.access import Access, OpenAccess, OwnerAccess
-from mcphub.control.handlers import approvals, connections, daemon, logs, status, tools
+from mcphub.control.handlers import (
+    approvals,
+    connections,
+    daemon,
+    logs,
+    questions,
+    servers,
+    status,
+    tool_changes,
+    tools,
+)
 from mcphub.control.hub import Hub
 from mcphub.control.wire import Reply, Request
 
@@ -44,8 +54,17 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/reconnect", OwnerAccess(), Answer(connections.post_reconnect)),
     Route("GET", "/v1/url", OwnerAccess(), Answer(connections.get_url)),
     Route("GET", "/v1/logs/{name:path}", OpenAccess(), Answer(logs.get_logs)),
+    Route("POST", "/v1/servers", OwnerAccess(), Answer(servers.post_server)),
+    Route("DELETE", "/v1/servers/{name:path}", OwnerAccess(), Answer(servers.delete_server)),
+    Route("GET", "/v1/why/{name:path}", OpenAccess(), Answer(questions.get_why)),
+    Route("GET", "/v1/policy", OpenAccess(), Answer(questions.get_policy)),
+    Route("GET", "/v1/policy/explain", OpenAccess(), Answer(questions.get_verdict)),
+    Route("GET", "/v1/config", OpenAccess(), Answer(questions.get_config)),
     Route("GET", "/v1/approvals", OpenAccess(), Answer(approvals.get_approvals)),
     Route("POST", "/v1/approve", OwnerAccess(), Answer(approvals.post_approve)),
     Route("POST", "/v1/reject", OwnerAccess(), Answer(approvals.post_reject)),
+    Route("GET", "/v1/tool-changes/{name:path}", OpenAccess(), Answer(tool_changes.get_tool_changes)),
+    Route("POST", "/v1/approve-tools", OwnerAccess(), Answer(tool_changes.post_approve_tools)),
+    Route("POST", "/v1/reload", OwnerAccess(), Answer(daemon.post_reload)),
     Route("POST", "/v1/stop", OwnerAccess(), Answer(daemon.post_stop)),
 )

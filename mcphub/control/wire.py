@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -75,10 +75,29 @@ class ApproveBody(_Body, frozen=True, kw_only=True):
     digest: str
 
 
+class ApproveToolsBody(_Body, frozen=True, kw_only=True):
+    """`POST /v1/approve-tools`; `digest` is the one that was shown."""
+
+    name: str
+    digest: str
+
+
 class RejectBody(_Body, frozen=True, kw_only=True):
     """`POST /v1/reject`."""
 
     name: str
+
+
+class AddServerBody(_Body, frozen=True, kw_only=True):
+    """`POST /v1/servers`; `entry` is one of `mcpServers`. `workspace` is whose agents see it, "" = all."""
+
+    name: str
+    entry: dict[str, Any]
+    keep: bool = False
+
+
+class ReloadBody(_Body, frozen=True, kw_only=True):
+    """`POST /v1/reload`."""
 
 
 class StopBody(_Body, frozen=True, kw_only=True):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
+
+import msgspec
 
 from mcphub.catalog.cache import Catalog
 from mcphub.connection.faults import Fault, FaultKind
+from mcphub.connection.handshake import Facts
 from mcphub.connection.machine import Connected, Pending, State
-from mcphub.connection.worker import View
+from mcphub.connection.view import View
+from mcphub.policy.rules import AllowList, ToolRule
+from mcphub.policy.tools import ToolRules
 from mcphub.spec import InProcessSpec, InstanceKey, Origin, Scope, ServerSpec
 
 UP, DOWN = Connected(0.0), Pending(1, 5.0, Fault(FaultKind.LOST, "serve", "gone"))
@@ -117,3 +123,87 @@ def test_the_limit_on_names() -> None:
     """C142: the limit that was set is the one that is used."""
     (name,) = Catalog(24).toolset("", *given(view("a", tool("x" * 40)))).routes
     assert len(name) == 24
+
+
+def test_what_was_taken_out_beside_the_tools_is_said() -> None:
+    """C175: characters that nobody is shown are counted for prompts, resources and instructions too."""
+    catalog = Catalog()
+    facts = Facts("legacy", "2025-11-25", {}, {}, "hello\x1b[8m\U000e0041")
+    shelf = {"prompts/list": (b'{"name":"p","description":"a\\u001bb"}',)}
+    a = msgspec.structs.replace(view("a", tool("x")), facts=facts, shelf=shelf)
+    assert catalog.unclean(a) == (
+        "1 control characters removed from its prompts and resources",
+        "2 control characters removed from its instructions",
+    )
+    assert catalog.unclean(view("b", tool("x"))) == ()
+    catalog.forget({}, set())
+    assert not catalog._unclean
+
+
+def test_a_name_in_a_view_of_one_server() -> None:
+    """C175: there a tool has the server's own name, without what nobody is shown."""
+    catalog = Catalog()
+    a = view("a", b'{"name":"se\\u001bnd","inputSchema":{"type":"object"}}')
+    routes = catalog.toolset("", *given(a), "a").routes
+    assert [(exposed, route.definition.name) for exposed, route in routes.items()] == [("send", "se\x1bnd")]
+
+
+HERE = Origin(Scope.MANAGED, "/etc/rules.json", "deniedTools[0]", 3)
+
+
+def test_tools_that_policy_takes_away() -> None:
+    """A tool that is denied is not listed, for a reason that names rule and file, and comes back with the rule's end;
+    what did not change stays the same object."""
+    catalog = Catalog()
+    a, b = view("a", tool("read"), tool("write")), view("b", tool("write"))
+    visible, views = given(a, b)
+    before = catalog.toolset("", visible, views)
+    rules = ToolRules(denied=(ToolRule("a", "wr*", HERE),))
+    catalog.govern(rules)
+    after = catalog.toolset("", visible, views)
+    assert list(after.routes) == ["mcp__a__read", "mcp__b__write"]
+    catalog.govern(ToolRules(denied=rules.denied))
+    assert catalog.toolset("", visible, views) is after
+    why = "denied by the rule 'a/wr*' of /etc/rules.json:3 deniedTools[0]"
+    said = f"The tool write of the server a cannot be used: {why}"
+    assert catalog.refusal(visible, views, "mcp__a__write") == said
+    assert catalog.refusal({"a": a.key}, views, "write", "a") == said
+    assert catalog.refusal(visible, views, "mcp__b__write") == ""
+    assert catalog.refusal(visible, views, "mcp__a__gone") == ""
+    catalog.govern(ToolRules())
+    assert catalog.toolset("", visible, views).pages == before.pages
+
+
+def test_tools_that_policy_leaves() -> None:
+    """A list of what is allowed takes away all others, of every server, whatever the entry enables."""
+    catalog = Catalog()
+    a, b = view("a", tool("x"), tool("y"), enabled_tools=("x", "y")), view("b", tool("x"))
+    catalog.govern(ToolRules((AllowList(HERE, tools=(ToolRule("a", "x", HERE),)),)))
+    assert list(catalog.toolset("", *given(a, b)).routes) == ["mcp__a__x"]
+    assert "not allowed by policy" in catalog.refusal(*given(a, b), "mcp__b__x")
+
+
+def test_who_calls_a_hidden_tool_is_told_why() -> None:
+    """Its entry, or policy: the caller hears which of them, and where it is written."""
+    catalog = Catalog()
+    a = view("a", tool("x"), tool("\\u001by"), disabled_tools=("x",))
+    b = view("b", tool("x"), enabled_tools=())
+    both = given(a, b)
+    assert catalog.refusal(*both, "mcp__a__x") == (
+        "The tool x of the server a cannot be used: switched off by /u/mcp.json a.disabledTools"
+    )
+    assert "/u/mcp.json b.enabledTools" in catalog.refusal(*both, "mcp__b__x")
+    catalog.govern(ToolRules(denied=(ToolRule("*", "*y", HERE),)))
+    assert catalog.refusal(*both, "mcp__a___y").startswith("The tool y of the server a cannot be used: denied")
+
+
+def test_many_hidden_tools_are_searched_quickly() -> None:
+    """C185: an agent that calls what is hidden among ten thousand tools and fifty servers stops nobody."""
+    catalog = Catalog()
+    views = [view(f"s{n}", *(tool(f"t{i}") for i in range(200)), enabled_tools=()) for n in range(50)]
+    both = given(*views)
+    catalog.toolset("", *both)
+    start = time.perf_counter()
+    assert "s49.enabledTools" in catalog.refusal(*both, "mcp__s49__t199")
+    assert catalog.refusal(*both, "mcp__s49__none") == ""
+    assert time.perf_counter() - start < 1

@@ -162,6 +162,12 @@ def test_unclean_characters() -> None:
     assert (found["title"], found["description"], found["annotations"]["title"]) == (clean, clean, clean)
     assert definition.read_only
     assert warnings[-1] == "tool n: 18 control characters removed from its texts"
+    schema = {"type": "object", "properties": {"to": {"description": evil, "pattern": "\x1b"}}}
+    shown, warnings = one({"inputSchema": schema, "outputSchema": schema})
+    cleaned = {"type": "object", "properties": {"to": {"description": clean, "pattern": "\x1b"}}}
+    assert shown is not None
+    assert (shown["inputSchema"], shown["outputSchema"]) == (cleaned, cleaned)
+    assert warnings[-1] == "tool x: 12 control characters removed from its texts"
     assert not any("\x1b" in w for w in warnings)
 
 

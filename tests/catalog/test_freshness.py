@@ -11,7 +11,7 @@ from mcphub.catalog.freshness import DEFAULT_MOST, merged_freshness
 from mcphub.connection.faults import Fault, FaultKind
 from mcphub.connection.handshake import Facts
 from mcphub.connection.machine import Connected, Failed, Pending, State
-from mcphub.connection.worker import View
+from mcphub.connection.view import View
 from mcphub.protocol.caching import Freshness
 from mcphub.protocol.versions import Era
 from mcphub.spec import InProcessSpec, Origin, Scope, ServerSpec

@@ -17,6 +17,7 @@ from mcphub.catalog.library import (
     Library,
     Shelf,
     merge,
+    unclean,
 )
 from mcphub.protocol.content import ORIGINAL_KEY
 from mcphub.spec import InstanceKey
@@ -195,3 +196,20 @@ def test_more_than_anybody_can_use() -> None:
     assert len(items(library, RESOURCES)) == MAX_ITEMS
     assert len(items(library, TEMPLATES)) == MAX_TEMPLATES + 5
     assert library.find(f"y{MAX_TEMPLATES - 1}:z") != () and library.find(f"y{MAX_TEMPLATES}:z") == ()
+
+
+def test_unclean_characters_are_removed_and_counted() -> None:
+    """C175: names and descriptions of resources, prompts and their arguments are as clean as those of tools."""
+    evil, tidy = "a\x1b[8m\x9b\U000e0041b", "a[8mb"
+    prompt = {"name": "p", "description": evil, "arguments": [{"name": "x", "description": evil, "title": evil}]}
+    resource = {"uri": "file:///a", "name": evil, "title": evil}
+    lists = {PROMPTS: (json.dumps(prompt).encode(),), RESOURCES: (json.dumps(resource, ensure_ascii=False).encode(),)}
+    library = merge([Shelf(InstanceKey("s", "d"), lists)], ["s"])
+    [shown] = json.loads(b"[" + library.pages[PROMPTS].pages[0].modern + b"]")
+    assert (shown["description"], shown["arguments"]) == (tidy, [{"name": "x", "description": tidy, "title": tidy}])
+    [shown] = json.loads(b"[" + library.pages[RESOURCES].pages[0].modern + b"]")
+    assert (shown["name"], shown["title"]) == (tidy, tidy)
+    assert unclean(lists) == 5 * 3
+    assert unclean({PROMPTS: (b'{"name":"p","description":"d\\n"}', b"{\x7f"), RESOURCES: ()}) == 0
+    alone = merge([Shelf(InstanceKey("s", "d"), {PROMPTS: (b'{"name":"p\\u001bq"}',)})], ["s"], prefixed=False)
+    assert list(alone.prompts) == ["pq"] and alone.prompts["pq"].original == "p\x1bq"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcphub.catalog.naming import exposed_names
+from mcphub.catalog.naming import exposed_names, may_be_exposed_as
 
 SAFE = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -137,3 +137,12 @@ def test_any_text_becomes_a_safe_name(server: str, tool: str, most: int) -> None
     (name,) = exposed_names(server, [tool], [server], most)
     assert re.fullmatch(r"[a-zA-Z0-9_-]+", name)
     assert len(name) <= most
+
+
+@given(st.text("ab_-.", max_size=80), st.lists(PART, min_size=1, unique=True, max_size=4), st.integers(24, 128))
+def test_a_name_that_may_be(server: str, tools: list[str], most: int) -> None:
+    """Whatever name a tool got, the quick question whether it may be that tool's is never answered with no."""
+    for tool, name in zip(tools, exposed_names(server, tools, [server, server + "_"], most), strict=True):
+        assert may_be_exposed_as(server, tool, name, most)
+    assert not may_be_exposed_as("a", "x", "mcp__b__x")
+    assert not may_be_exposed_as("a", "x", "mcp__a__y")

@@ -70,6 +70,17 @@ def place() -> Iterator[Place]:
 
 
 @pytest.fixture
+def home(place: Place) -> Place:
+    """The place, with files of its own too: what verbs write stays in it."""
+    for name, folder in (("CONFIG", "config"), ("STATE", "state"), ("DATA", "data"), ("CACHE", "cache")):
+        place.environment[f"XDG_{name}_HOME"] = f"{place.root}/{folder}"
+    place.environment["HOME"] = f"{place.root}/home"
+    os.mkdir(f"{place.root}/home")
+    os.mkdir(f"{place.workspace}/.git")
+    return place
+
+
+@pytest.fixture
 def hub() -> CannedHub:
     hub = CannedHub()
     hub.pid = 4711

@@ -32,6 +32,12 @@ verbs:
   call       call one tool
   reconnect  close and open servers again
   logs       what a server wrote to stderr
+  add        add a server to a file, or to the daemon that runs
+  add-json   add a server by its whole entry
+  remove     take a server away again
+  enable     switch a server on again
+  disable    switch a server off
+  env        variables that entries refer to; values are never shown
   approve    let servers run that this directory asks for
   reject     never run a server that this directory asks for
   stop       shut the daemon down
@@ -64,6 +70,15 @@ def test_the_version_is_named(place: Place) -> None:
 def test_an_unknown_verb_is_wrong_usage(place: Place, verb: str, hint: str) -> None:
     """With the verb that was probably meant."""
     assert place.run(verb) == ("", f"mcphub: there is no verb {verb!r}; {hint}\n", 2)
+
+
+def test_a_verb_may_sort_its_words(home: Place) -> None:
+    """Where people write options behind words, they are found there."""
+    assert home.run("add", "a", "--json", "--keep", "--", "x", "--json") == (
+        "",
+        "mcphub: cannot add the server: --keep is for --scope dynamic; what is in a file is kept\n",
+        1,
+    )
 
 
 @pytest.mark.parametrize("verb", list(COMMANDS))

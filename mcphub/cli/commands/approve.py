@@ -16,11 +16,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from mcphub.status import ApprovalItem
+    from mcphub.status import ApprovalItem, ToolChangesReport
 
 DESCRIPTION = """\
-Let servers run that this directory's own files ask for. Shows what each would run and asks on the terminal.
-Without a name: list them with their states."""
+Let servers run that this directory's own files ask for. Shows what each would run, and what has changed since it was
+approved, and asks on the terminal. Without a name: list them with their states.
+With --tools: show how the tools of a server differ from those that were first used or last approved, and take them."""
 
 #: States that `--all` asks about; a rejected server is only taken up again by its name.
 OPEN = ("waiting", "changed")
@@ -30,11 +31,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("name", nargs="?", metavar="NAME", help="the server")
     which.add_argument("--all", action="store_true", help="ask about each one that waits")
+    parser.add_argument("--tools", action="store_true", help="about the tools of the server NAME, any server")
     parser.add_argument("--json", action="store_true", help="print the report as JSON; with a name, after asking")
 
 
 def run(args: argparse.Namespace) -> int:
     client = ControlClient(workspace=current_workspace())
+    if args.tools:
+        return _tools(client, args.name, args.json)
     report = client.approvals()
     if args.name is None and not args.all:
         if args.json:
@@ -55,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         output.complain("nothing waits for approval here")
     decided = []
     for item in items:
-        if ask(item):
+        if ask(item["name"], question(item)):
             decided.append(client.approve(item["name"], item["digest"]))
             if not args.json:
                 print(f"{output.line(item['name'])} is approved")
@@ -81,25 +85,65 @@ def question(item: ApprovalItem) -> str:
         lines.append(f"  would ask     {' '.join(item['command'])}")
     else:
         lines += [f"  would run     {shlex.join(item['command'])}", f"  in            {item['cwd']}"]
-    if item["env_names"]:
-        lines.append(f"  {'with headers' if remote else 'with        '}  {', '.join(item['env_names'])}")
+    more = [
+        ("with headers" if remote else "with", item["env_names"]),
+        ("and those in", [item["env_file"]] if item["env_file"] else []),
+        ("takes over", ["all of the hub's environment"] if item["inherits"] == ["*"] else item["inherits"]),
+        ("reads", item["reads"]),
+        ("headers from", [item["helper"]] if item["helper"] else []),
+    ]
+    lines += [f"  {label:<12}  {', '.join(values)}" for label, values in more if values]
+    lines += [f"  unpinned      {one}  may be other code the next time, without asking" for one in item["unpinned"]]
+    lines += [f"  warning       {text}" for text in item["warnings"]]
+    if item["diff"]:
+        lines += ["  changed:", *(f"    {text}" for text in item["diff"])]
     question = "Let your agents use it?" if remote else "Let it run as you?"
     return "".join(output.line(text) + "\n" for text in lines) + f"{question} [y/N] "
 
 
-def ask(item: ApprovalItem) -> bool:
+def tools_question(report: ToolChangesReport) -> str:
+    """What a person is shown of a server's tools: each that is not as it was, and how."""
+    lines = []
+    if report["problem"]:
+        lines += [f"{report['name']}: {report['problem']}", f"  it has {report['tools']} tools now"]
+    for change in report["changes"]:
+        lines.append(f"{report['name']}: {change['tool']}  ({change['change']})")
+        lines += [f"    {text}" for text in change["diff"]]
+    if report["gone"]:
+        lines.append(f"{report['name']}: gone: {', '.join(report['gone'])}")
+    return "".join(output.line(text) + "\n" for text in lines) + "Let your agents use them as they are now? [y/N] "
+
+
+def _tools(client: ControlClient, name: str | None, as_json: bool) -> int:
+    if name is None:
+        raise ControlError("cannot approve tools: name the server, as in `mcphub approve --tools NAME`", status=400)
+    report = client.tool_changes(name)
+    if not report["changes"] and not report["problem"]:
+        if as_json:
+            print(output.json_text(report))
+        output.complain(f"the tools of {name} are as they were")
+        return 0
+    if not ask(f"the tools of {name}", tools_question(report)):
+        output.complain(f"the tools of {name} are not approved")
+        return 1
+    decided = client.approve_tools(name, report["digest"])
+    print(output.json_text(decided) if as_json else f"the tools of {output.line(name)} are approved")
+    return 0
+
+
+def ask(what: str, text: str) -> bool:
     """Ask on the controlling terminal; only y and yes mean yes. Raises ControlError where there is none."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     except OSError:
-        message = f"cannot approve {item['name']}: there is no terminal to ask on. Run `mcphub approve` in a terminal"
+        message = f"cannot approve {what}: there is no terminal to ask on. Run `mcphub approve` in a terminal"
         raise ControlError(message, status=403) from None
     import termios
 
     try:
         termios.tcflush(terminal, termios.TCIFLUSH)  # what was typed before the question does not answer it
         with os.fdopen(terminal, "r+b", buffering=0, closefd=False) as file:
-            file.write(question(item).encode("utf-8", "backslashreplace"))
+            file.write(text.encode("utf-8", "backslashreplace"))
             answer = file.readline(1000)
     finally:
         os.close(terminal)

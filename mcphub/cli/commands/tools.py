@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from mcphub.status import ToolStatus
+    from mcphub.status import ToolsReport, ToolStatus
 
 DESCRIPTION = "List the merged tools as an agent in this directory sees them."
 
@@ -39,7 +39,17 @@ def run(args: argparse.Namespace) -> int:
         print(output.shortened(text, columns) if columns else text)
         if "input_schema" in tool:
             print("    " + output.json_text(tool["input_schema"]).replace("\n", "\n    "))
+    for line in not_as_they_were(report):
+        output.complain(line)
     return 0
+
+
+def not_as_they_were(report: ToolsReport) -> list[str]:
+    """One line for each server with tools that are not as they were first seen."""
+    withheld = sorted({tool["server"] for tool in report.get("withheld", ())})
+    flagged = sorted({tool["server"] for tool in report["tools"] if tool.get("change")} - set(withheld))
+    lines = [f"tools of {name} are withheld; look at them: mcphub approve --tools {name}" for name in withheld]
+    return lines + [f"tools of {name} have changed; look at them: mcphub approve --tools {name}" for name in flagged]
 
 
 def summary(tool: ToolStatus) -> str:

@@ -1,6 +1,6 @@
-"""Owns the routes of the noun daemon: stop.
+"""Owns the routes of the noun daemon: reload, stop.
 
-It must not know how the daemon shuts down.
+It must not know which files the daemon reads, nor how it shuts down.
 """
 
 from __future__ import annotations
@@ -8,8 +8,18 @@ from __future__ import annotations
 import os
 
 from mcphub.control.hub import Hub
-from mcphub.control.wire import Reply, Request, StopBody, read_body
-from mcphub.status import StopReport
+from mcphub.control.wire import ReloadBody, Reply, Request, StopBody, read_body
+from mcphub.status import ReloadReport, StopReport
+
+
+async def post_reload(hub: Hub, request: Request) -> Reply:
+    """Read the files that changed, at once: the daemon finds changes by itself, but whoever made one need not wait.
+
+    Nothing that did not change is touched. Body: none, or `{}`.
+    Answers: `ReloadReport`, when what is wanted has been computed again.
+    """
+    read_body(request.body, ReloadBody)
+    return Reply(ReloadReport(revision=await hub.reload()))
 
 
 async def post_stop(hub: Hub, request: Request) -> Reply:

@@ -8,6 +8,7 @@ import pytest
 from anyio.from_thread import BlockingPortal
 
 from mcphub.cli.commands.approve import question
+from mcphub.status import ToolChange
 from tests.cli.conftest import Place
 from tests.fakes.canned_hub import EVIL, CannedHub, waiting
 
@@ -145,3 +146,80 @@ def test_the_question_cannot_be_forged() -> None:
     assert shown.count("\n") == 5
     assert all(char.isprintable() or char == "\n" for char in shown)
     assert "\u202e" not in shown
+
+
+def test_all_that_it_would_have_is_shown() -> None:
+    """C044, C182, C133: what it reads, takes over and fetches, and what is not as it was approved."""
+    item = waiting(
+        "x",
+        "changed",
+        env_file=".env",
+        inherits=["*"],
+        reads=["A", "secret:b"],
+        unpinned=["pkg@latest"],
+        diff=['-   "command": "echo",', '+   "command": "sh",', "  \x1b[8m"],
+        warnings=["/w/.mcp.json can be written by everybody"],
+    )
+    assert question(item).split("\n")[4:] == [
+        "  with          TOKEN, HOME",
+        "  and those in  .env",
+        "  takes over    all of the hub's environment",
+        "  reads         A, secret:b",
+        "  unpinned      pkg@latest  may be other code the next time, without asking",
+        "  warning       /w/.mcp.json can be written by everybody",
+        "  changed:",
+        '    -   "command": "echo",',
+        '    +   "command": "sh",',
+        "      \\x1b[8m",
+        "Let it run as you? [y/N] ",
+    ]
+    remote = question(waiting("x", command=["https://h/"], cwd="", env_names=["X"], helper="bin/t", inherits=["B"]))
+    assert remote.split("\n")[2:] == [
+        "  would ask     https://h/",
+        "  with headers  X",
+        "  takes over    B",
+        "  headers from  bin/t",
+        "Let your agents use it? [y/N] ",
+    ]
+
+
+CHANGED = ToolChange(
+    tool="now", grade="texts", change="changed in description", parts=["description"], withheld=True,
+    diff=["- description: a", "+ description: a\x1b[8m hidden"],
+)  # fmt: skip
+
+
+def test_tools_are_shown_and_taken(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """C172: what each was and is, escaped; then what was shown is taken, by its digest."""
+    hub.tool_changed, hub.gone = [CHANGED], ["old"]
+    with place.terminal("approve", "--tools", "time") as terminal:
+        terminal.until(b"[y/N] ")
+        terminal.type(b"y\n")
+        seen, status = terminal.end()
+    assert seen.decode() == (
+        "time: now  (changed in description)\n"
+        "    - description: a\n"
+        "    + description: a\\x1b[8m hidden\n"
+        "time: gone: old\n"
+        "Let your agents use them as they are now? [y/N] y\n"
+        "the tools of time are approved\n"
+    )
+    assert status == 0
+    assert hub.asked == [("approve-tools", place.workspace, "time", "digest-of-tools")]
+
+
+def test_tools_that_cannot_be_taken(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """C172: not without a terminal, not without a name, and not where nothing has changed."""
+    assert place.run("approve", "--tools", "time") == ("", "mcphub: the tools of time are as they were\n", 0)
+    assert json.loads(place.run("approve", "--tools", "time", "--json")[0])["changes"] == []
+    assert place.run("approve", "--tools")[2] == 1
+    hub.pin_problem = "cannot use /s/pins/1.json: it is damaged"
+    said = "there is no terminal to ask on. Run `mcphub approve` in a terminal\n"
+    said = f"mcphub: cannot approve the tools of time: {said}"
+    assert place.run("approve", "--tools", "time", stdin=b"y\n") == ("", said, 1)
+    with place.terminal("approve", "--tools", "time") as terminal:
+        terminal.until(b"[y/N] ")
+        terminal.type(b"n\n")
+        seen, status = terminal.end()
+    assert seen.startswith(b"time: cannot use /s/pins/1.json: it is damaged\n  it has 2 tools now\n")
+    assert (status, hub.asked) == (1, [])

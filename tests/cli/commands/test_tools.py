@@ -6,7 +6,8 @@ import json
 
 from anyio.from_thread import BlockingPortal
 
-from mcphub.cli.commands.tools import summary
+from mcphub.cli.commands.tools import not_as_they_were, summary
+from mcphub.status import ToolsReport, WithheldTool
 from tests.cli.conftest import Place
 from tests.fakes.canned_hub import EVIL, CannedHub, tool
 
@@ -29,6 +30,17 @@ def test_schemas(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
     report = json.loads(place.run("tools", "--json", "--schemas")[0])
     assert report == hub.tools("", "", True)
     assert json.loads(place.run("tools", "--json")[0]) == hub.tools("", "", False)
+
+
+def test_tools_that_are_not_as_they_were(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """C172: whoever lists them is told, once a server, and how to look at them."""
+    hub.tool_list[0]["change"] = hub.tool_list[1]["change"] = "new"
+    said = "mcphub: tools of time have changed; look at them: mcphub approve --tools time\n"
+    assert place.run("tools")[1:] == (said, 0)
+    withheld = [WithheldTool(original_name=name, server="mail", reason="") for name in ("a", "b")]
+    assert not_as_they_were(ToolsReport(revision=1, tools=[], withheld=withheld)) == [
+        "tools of mail are withheld; look at them: mcphub approve --tools mail"
+    ]
 
 
 def test_nothing_found(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:

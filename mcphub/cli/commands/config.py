@@ -1,0 +1,92 @@
+"""Owns the verb config: every layer and entry as an inventory, and what is wrong with files.
+
+It must not change a file; add, remove, enable and disable do.
+"""
+
+from __future__ import annotations
+
+import os
+
+from mcphub.cli import output
+from mcphub.cli.subverb import words_first
+from mcphub.errors import ConfigError, ControlError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from mcphub.status import FindingsReport, InventoryReport
+
+DESCRIPTION = """\
+show: every file that says something, highest first, with all of its entries, whether they count or not; secrets are
+masked. With --json it is the inventory that `mcphub policy test --inventory` takes.
+validate [FILE]: every problem and warning of a file of any kind, told by its name, or of all that are in force."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("show", "validate"), help="what to do")
+    parser.add_argument("words", nargs="*", metavar="FILE", help="with validate: the files; none for all in force")
+    parser.add_argument("--workspace", metavar="DIR", help="ask for agents of this directory, not of this one")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.set_defaults(reorder=lambda words: words_first(words, ("--workspace",)))
+
+
+def run(args: argparse.Namespace) -> int:
+    from mcphub.cli.from_files import directory
+
+    workspace = directory(args.workspace)
+    if args.action == "validate":
+        return _validate(workspace, args.words, args.json)
+    if args.words:
+        raise ConfigError("cannot run config show: it takes no file")
+    from mcphub.client import ControlClient
+
+    try:
+        report = ControlClient(workspace=workspace).inventory()
+    except ControlError as error:
+        if error.status:
+            raise
+        from mcphub.cli.from_files import Files
+
+        report = Files(workspace).inventory()
+    if args.json:
+        print(output.json_text(report))
+    else:
+        print(shown(report, os.environ.get("HOME", "")), end="")
+    return 0
+
+
+def shown(report: InventoryReport, home: str) -> str:
+    """The layers, each with its entries."""
+    import shlex
+
+    text = "" if report["live"] else "(no daemon answers: this is what the files say)\n"
+    for layer in report["layers"]:
+        path = layer["path"]
+        if home and path.startswith(home.rstrip("/") + "/"):
+            path = "~" + path[len(home.rstrip("/")) :]
+        policy = "  (rules of policy)" if layer["policy"] else ""
+        text += output.line(f"{layer['rank']}  {layer['scope']}  {path}{policy}") + "\n"
+        rows = []
+        for entry in layer["entries"]:
+            what = shlex.join(entry["command"]) or entry["url"] or entry["kind"]
+            state = entry["state"] if entry["standing"] == "effective" else entry["standing"]
+            rows.append((entry["name"], state, str(entry["line"] or ""), output.shortened(output.line(what), 80)))
+        if rows:
+            lines = output.table(("NAME", "STATE", "LINE", "WHAT"), rows).splitlines()
+            text += "".join(f"   {line}\n" for line in lines)
+    text += "".join(f"problem: {output.line(one)}\n" for one in report["problems"])
+    return text + "".join(f"warning: {output.line(one)}\n" for one in report["warnings"])
+
+
+def _validate(workspace: str, words: list[str], as_json: bool) -> int:
+    from mcphub.cli.commands.policy import show_findings
+    from mcphub.cli.files import findings_of
+
+    reports: list[FindingsReport] = [findings_of(path, workspace) for path in words]
+    if not words:
+        from mcphub.cli.from_files import Files
+
+        files = Files(workspace)
+        reports = [{"path": "", "kind": "all", "problems": files.problems(), "warnings": files.warnings()}]
+    return show_findings(reports, as_json)

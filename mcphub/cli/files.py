@@ -1,0 +1,62 @@
+"""Owns reading a file that a person named, to say what is wrong with it.
+
+It must not know what the file says.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mcphub.status import FindingsReport
+
+
+def read_whole(path: str) -> bytes:
+    """The bytes of the file. Raises ConfigError, also where nothing is there."""
+    from mcphub.config.readfile import Reader
+    from mcphub.errors import ConfigError
+
+    data = Reader().read(os.path.abspath(path))
+    if data is None:
+        raise ConfigError(f"cannot read {path}: No such file")
+    return data
+
+
+def findings_of(path: str, workspace: str, kind: str = "") -> FindingsReport:
+    """What is wrong with the file at `path`, read as what it is, or as `kind`. One that stands where administrators'
+    files are must be trustworthy too. Raises ConfigError where it cannot be read at all."""
+    from dataclasses import replace
+
+    from mcphub.cli.from_files import Files
+    from mcphub.config.entries.context import Context, EnvFile
+    from mcphub.config.environment import parse_environment
+    from mcphub.config.readfile import Reader
+    from mcphub.config.resolve import wanted_env_files
+    from mcphub.config.trusted_file import read_trusted
+    from mcphub.errors import ConfigError
+    from mcphub.questions import findings
+
+    data = read_whole(path)
+    path = os.path.abspath(path)
+    kind = kind or findings.file_kind(path, data)
+    files = Files(workspace)
+    context = Context(files.loaded.environment, files.here.places.environment)
+    if kind not in (findings.SETTINGS, findings.ENVIRONMENT):
+        layer = findings.server_layer(data, path, kind)
+        env_files = {}
+        for wanted in wanted_env_files([layer], context):
+            try:
+                env_files[wanted] = EnvFile(*parse_environment(read_whole(wanted), wanted))
+            except ConfigError as error:
+                env_files[wanted] = EnvFile(error=str(error))
+        context = replace(context, env_files=env_files)
+    report = findings.findings(data, path, kind, context)
+    system = files.here.places.system
+    governing = [system.directory, *filter(None, [system.preferences])]
+    if os.path.realpath(path).startswith(tuple(one.rstrip("/") + "/" for one in governing)):
+        try:
+            read_trusted(path, system.trust, Reader())
+        except ConfigError as error:
+            report["problems"].insert(0, str(error))
+    return report

@@ -1,0 +1,82 @@
+"""The verb env."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Place
+
+
+def file(home: Place) -> Path:
+    return Path(home.root, "config", "mcphub", "environment")
+
+
+def test_set_list_unset(home: Place) -> None:
+    """From stdin, from the environment or from the command line; only names are ever shown."""
+    home.environment.update(B="tok-2", C="tok-3")
+    done = [
+        home.run("env", "set", "A", stdin=b"tok-1\n"),
+        home.run("env", "set", "--from-env", "B", "C"),
+        home.run("env", "set", "PATH=/bin:/usr/bin", "D=x y"),
+        home.run("env", "list"),
+        home.run("env", "list", "--json"),
+        home.run("env", "unset", "A", "D"),
+        home.run("env", "set", "B", "--json", stdin=b" tok-4\n\n"),
+    ]
+    assert [one[1:] for one in done] == [("", 0)] * len(done)
+    assert done[0][0] == f"A: set in {file(home)}\n"
+    assert done[3][0] == "A\nB\nC\nD\nPATH\n"
+    assert json.loads(done[4][0]) == {"path": str(file(home)), "names": ["A", "B", "C", "D", "PATH"]}
+    assert done[5][0] == f"A, D: taken out in {file(home)}\n"
+    assert file(home).read_text() == 'B=" tok-4\\n"\nC=tok-3\nPATH=/bin:/usr/bin\n'
+    assert file(home).stat().st_mode & 0o777 == 0o600
+    assert "tok-" not in "".join(out for out, _, _ in done)
+
+
+def test_the_file_is_closed_to_others(home: Place) -> None:
+    """What a person wrote stays, but not a mode that lets others read it."""
+    file(home).parent.mkdir(parents=True)
+    file(home).write_text("# mine\nexport A=1\nbroken\n")
+    file(home).chmod(0o644)
+    assert home.run("env", "set", "A=2")[1:] == ("", 0)
+    assert file(home).read_text() == "# mine\nexport A=2\nbroken\n"
+    assert file(home).stat().st_mode & 0o777 == 0o600
+    out, err, status = home.run("env", "list")
+    assert (out, status) == ("A\n", 0)
+    assert "environment:3: expected NAME=VALUE" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["set"], "cannot run env set: it takes a name"),
+        (["list", "A"], "cannot run env list: it takes no name"),
+        (["unset", "--from-env", "A"], "--from-env is for set"),
+        (["set", "1A=tok-1"], "begins with no digit"),
+        (["set", "A", "B"], "cannot set several variables from one input"),
+        (["set", "--from-env", "UNSET_HERE"], "your environment has no variable UNSET_HERE"),
+        (["unset", "A"], "has no such variable"),
+        (["set", "A=tok-1\udcff"], "the value is not Unicode text"),
+    ],
+)
+def test_what_is_refused(home: Place, arguments: list[str], message: str) -> None:
+    """Nothing is written, and no value is in the message."""
+    out, err, status = home.run("env", *arguments)
+    assert (out, status) == ("", 1)
+    assert message in err
+    assert "tok-" not in err
+    assert not file(home).exists()
+
+
+def test_asked_on_the_terminal(home: Place) -> None:
+    """On a terminal the value is asked for, and not echoed."""
+    with home.terminal("env", "set", "A") as terminal:
+        terminal.until(b"A: ")
+        terminal.type(b"tok-1\n")
+        shown, status = terminal.end()
+    assert status == 0
+    assert b"tok-1" not in shown
+    assert file(home).read_text() == "A=tok-1\n"
