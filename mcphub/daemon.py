@@ -23,6 +23,7 @@ import msgspec
 
 from mcphub import sdnotify, welcome
 from mcphub.catalog.cache import Catalog
+from mcphub.catalog.pinned import Pins
 from mcphub.config.places import Places, places
 from mcphub.config.settings import HubSettings
 from mcphub.connection.backoff import Backoff
@@ -33,11 +34,15 @@ from mcphub.errors import ConfigError, ControlError, McphubError
 from mcphub.gateway.dispatch import Gateway
 from mcphub.hub import RunningHub
 from mcphub.observe.logging import configure
+from mcphub.policy.tools import tool_rules
 from mcphub.protocol.jsonrpc import Raw
+from mcphub.sessions.connectors import ConnectorsRefresher
 from mcphub.sessions.http_endpoint import HttpEndpoint, Log
 from mcphub.sessions.loopback import Loopback, open_loopback
+from mcphub.sessions.remote_settings import RemoteSettingsRefresher
 from mcphub.sessions.unix_listener import AgentListener
 from mcphub.sessions.workspaces import Workspaces
+from mcphub.store.pins import PinStore
 from mcphub.store.sealkey import load_or_create
 from mcphub.store.workspace_ids import WorkspaceIds
 from mcphub.supervisor.startup import Limiters
@@ -161,8 +166,14 @@ async def _serving(
         settings.logs.stderr_bytes,
     )
     trim = _Trim()
-    catalog = Catalog(settings.names.max_length, settings.lists.page_bytes)
-    workspaces = Workspaces(supervisor, where, os.environ, lambda: gateway.refresh(), hide)
+    pins = Pins(PinStore(where.pins), project=settings.pinning.project, others=settings.pinning.others)
+    catalog = Catalog(settings.names.max_length, settings.lists.page_bytes, pins)
+
+    def changed() -> None:
+        catalog.govern(tool_rules(workspaces.policy))
+        gateway.refresh()
+
+    workspaces = Workspaces(supervisor, where, os.environ, changed, hide)
     seal_key, trouble = load_or_create(where.seal_key)
     if trouble:
         log.warning("%s", trouble)
@@ -184,13 +195,17 @@ async def _serving(
         )
         early["status"] = hub.lines
         ending = anyio.Event()
+        quiet = anyio.Event()
 
         async def serve_http() -> None:
             doors = [http_sock, control_sock, *([loopback.sock] if loopback.sock is not None else [])]
             await _until_wanted(doors, supervisor, gateway, ending)
+            if ending.is_set() and loopback.sock is not None:
+                loopback.sock.close()  # nobody else has taken it
             if not ending.is_set():
                 with _frequent_switches():
                     control_server, http_listener = await anyio.to_thread.run_sync(_http)
+                quiet.set()
                 async with http_listener(endpoint, http_sock, loopback, _log):
                     async with control_server(hub, control_sock):
                         await ending.wait()
@@ -207,6 +222,10 @@ async def _serving(
             async with anyio.create_task_group() as agents:
                 agents.start_soon(_follow, supervisor, gateway, trim)
                 agents.start_soon(workspaces.run)
+                agents.start_soon(workspaces.watch, quiet)
+                agents.start_soon(RemoteSettingsRefresher(workspaces, where, _log).run)
+                agents.start_soon(ConnectorsRefresher(workspaces, where, _log).run)
+                agents.start_soon(pins.run)
                 agents.start_soon(listener.run, agent_sock)
                 async with anyio.create_task_group() as http:
                     http.start_soon(serve_http)
@@ -216,6 +235,7 @@ async def _serving(
                     ending.set()
                 gateway.end()
                 batch.flush()
+                pins.flush()
                 agents.cancel_scope.cancel()
             with anyio.move_on_after(2 * settings.stop.grace + STOP_MARGIN):
                 await supervisor.stop()

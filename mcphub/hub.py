@@ -9,43 +9,59 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from mcphub import __version__
 from mcphub.catalog.cache import Catalog
 from mcphub.channel import Data
 from mcphub.config.load import Loaded
+from mcphub.config.names import name_fault, shown_name
 from mcphub.config.places import Places
+from mcphub.config.resolve import ResolvedSet
 from mcphub.connection.machine import Asked, Connected, Failed
-from mcphub.desired import desired_state, rows, visible
+from mcphub.connection.view import View
+from mcphub.desired import instance_key, judgements, rows, twins, visible
 from mcphub.errors import ConfigError, ControlError
 from mcphub.gateway.dispatch import Gateway
 from mcphub.policy import approval
+from mcphub.policy.combine import documents_of, policy_of
 from mcphub.protocol.jsonrpc import quote
 from mcphub.protocol.versions import LATEST_LEGACY
-from mcphub.report import origin_status, resident, row
+from mcphub.questions.place import origin_status
+from mcphub.report import resident, row
 from mcphub.sessions.http_endpoint import HttpEndpoint
 from mcphub.sessions.http_request import endpoint_path
 from mcphub.sessions.loopback import Loopback
 from mcphub.sessions.session import Session
 from mcphub.sessions.unix_listener import AgentListener
 from mcphub.sessions.workspaces import Workspaces
-from mcphub.spec import Broken, InstanceKey
+from mcphub.spec import Broken, InstanceKey, Off, Scope
 from mcphub.status import (
+    AddedReport,
     ApprovalsReport,
     CallReport,
     DaemonStatus,
+    InventoryReport,
     LogsReport,
+    PolicyReport,
+    PolicyVerdict,
     ReconnectReport,
     ServerStatus,
     SessionStatus,
     StatusReport,
+    ToolChange,
+    ToolChangesReport,
     ToolsReport,
     ToolStatus,
     UrlReport,
+    WhyReport,
+    WithheldTool,
 )
+from mcphub.store.dynamic import Added
 from mcphub.store.workspace_ids import WorkspaceIds
 from mcphub.supervisor.supervisor import Supervisor
 from mcphub.transport.process import Launcher
@@ -93,19 +109,21 @@ class RunningHub:
         if name is not None and not servers:
             raise ControlError(f"no server is named {name}; `mcphub status` lists them", status=404)
         problems = [p for one in peeked.values() for p in one.problems()] + list(self._workspaces.store_problems)
-        problems += [p for p in (self._loopback.problem, self._ids.problem) if p]
+        problems += self._workspaces.policy.closed
+        warnings = [w for one in peeked.values() for w in one.warnings()] + list(self._workspaces.warnings())
+        problems += [p for p in (self._loopback.problem, self._ids.problem, *self._catalog.problems) if p]
         return StatusReport(
             revision=self._supervisor.snapshot.revision,
             daemon=self._daemon(),
             servers=servers,
             sessions=self._sessions(),
             problems=list(dict.fromkeys(problems)),
-            warnings=list(dict.fromkeys(w for one in peeked.values() for w in one.warnings())),
+            warnings=list(dict.fromkeys([*warnings, *self._workspaces.policy.warnings])),
         )
 
     def _rows(self, loaded: dict[str, Loaded]) -> list[ServerStatus]:
-        resolved = {workspace: one.resolved for workspace, one in loaded.items()}
-        wishes = desired_state(resolved, self._workspaces.decisions)
+        resolved = self._workspaces.distinct(loaded)
+        wishes = self._workspaces.wishes(resolved)
         sources = rows(resolved)
         now = self._loop.time()
         out = []
@@ -114,7 +132,8 @@ class RunningHub:
             tools: int | None = None
             warnings: tuple[str, ...] = ()
             if worker is not None and worker.listed:
-                definitions, warnings = self._catalog.definitions(worker.view())
+                definitions, warnings = self._catalog.definitions(view := worker.view())
+                warnings += self._catalog.unclean(view)
                 tools = len(definitions)
             out.append(row(key, wishes[key], sources.get(key), worker, tools, warnings, now))
         return out
@@ -141,7 +160,7 @@ class RunningHub:
             SessionStatus(
                 id=s.number,
                 client=s.client,
-                workspace=s.workspace,
+                workspace=s.workspace.partition("\0")[0],
                 era=s.era or None,
                 pid=s.pid,
                 since=round(now - s.since, 1),
@@ -177,10 +196,20 @@ class RunningHub:
                 title=d.title,
                 description=d.description,
             )
+            change = self._catalog.listed(worker.view()).judgement.changes.get(d.name)
+            if change is not None:
+                tool["change"] = str(change)
             if schemas:
                 tool["input_schema"] = json.loads(dict(d.members)[b'"inputSchema"'])
             out.append(tool)
-        return ToolsReport(revision=self._supervisor.snapshot.revision, tools=out)
+        withheld = [
+            WithheldTool(original_name=name, server=key.name, reason=reason)
+            for key in self._gateway.seen(workspace).values()
+            if (worker := self._supervisor.workers.get(key)) is not None
+            for name, reason in self._catalog.listed(worker.view()).withheld.items()
+            if all(word in f"{key.name} {name}".lower() for word in words)
+        ]
+        return ToolsReport(revision=self._supervisor.snapshot.revision, tools=out, withheld=withheld)
 
     async def call(self, workspace: str, tool: str, arguments: bytes) -> CallReport:
         async with self._workspaces.using(workspace := _directory(workspace)):
@@ -208,7 +237,8 @@ class RunningHub:
             raise ControlError(f"no tool is named {tool}; `mcphub tools` lists them", status=404)
         # Without a route the answer says what is the matter with the server that the name leads to.
         servers = [name for name in self._workspaces.visible(workspace) if tool.startswith(f"mcp__{name}__")]
-        report = CallReport(tool=tool, server=route.key.name if route is not None else max(servers, key=len))
+        named = max(servers, key=len, default="")
+        report = CallReport(tool=tool, server=route.key.name if route is not None else named)
         if "error" in reply:
             report["error"] = reply["error"]
         else:
@@ -232,11 +262,15 @@ class RunningHub:
     # --- connections -------------------------------------------------------------------------------------------------
 
     def _keys(self, workspace: str, name: str) -> list[InstanceKey]:
-        """The instances of this name: the one that the workspace sees, else all of other workspaces. Raises 404."""
+        """The instances of this name: that of the workspace, else all of other workspaces. Where the workspace's does
+        not run, those that agents of the same workspace have who brought a variable that it lacks. Raises 404."""
         workspace = _directory(workspace)
         found = visible(self._workspaces.peek(workspace)[workspace].resolved)
         keys = [key for one, key in found if one == name]
-        keys = keys or [key for key in self._supervisor.workers if key.name == name]
+        running = [key for key in self._supervisor.workers if key.name == name]
+        if not any(key in running for key in keys):
+            owners = {key.workspace for key in keys}
+            keys += [key for key in running if not owners or key.workspace in owners]
         if not keys:
             raise ControlError(f"no server is named {name}; `mcphub status` lists them", status=404)
         return keys
@@ -269,17 +303,131 @@ class RunningHub:
                 out += worker.stderr_tail(lines)
         return LogsReport(name=name, dropped=dropped, lines=out)
 
+    # --- servers that are added while we run -------------------------------------------------------------------------
+
+    async def add_server(self, workspace: str, name: str, entry: dict[str, Any], keep: bool) -> AddedReport:
+        directory = self._workspaces.own(_directory(workspace))
+        if cause := name_fault(name):
+            raise ControlError(f"cannot add server {shown_name(name)}: {cause}", status=400)
+        server = Added(name, entry, directory)
+        resolved = await anyio.to_thread.run_sync(self._workspaces.trial, server)
+        self._refuse_in_vain(name, resolved)
+        await self._change_added(lambda: self._workspaces.dynamic.add(server, keep=keep))
+        rows = [row for row in self.status(directory, name)["servers"] if row["scope"] == Scope.DYNAMIC]
+        row = next((row for row in rows if row["workspace"] == directory), None)
+        return AddedReport(
+            name=name,
+            workspace=directory,
+            kept=keep,
+            state_text=row["state_text"] if row is not None else "",
+            reason=row["reason"] if row is not None else "",
+            shadows=row["shadows"] if row is not None else [],
+        )
+
+    def _refuse_in_vain(self, name: str, resolved: ResolvedSet) -> None:
+        """Raise what is wrong with a server that would be added and not run."""
+        one = resolved.servers.get(name)
+        if one is None or one.origin.scope is not Scope.DYNAMIC:
+            text = f"{one.origin} has this name and wins; choose another name" if one is not None else "it is not read"
+            raise ControlError(f"cannot add server {name}: {text}", status=409)
+        key = instance_key(one)
+        match self._workspaces.wishes({resolved.workspace: resolved}).get(key) if key else None:
+            case Broken(problem=problem):
+                raise ControlError(problem.message.replace("cannot use", "cannot add", 1), status=400)
+            case Off(because="policy" | "enterprise", detail=detail):
+                raise ControlError(f"cannot add server {name}: {detail}", status=403)
+            case None:
+                raise ControlError(f"cannot add server {name}: its url is empty", status=400)
+
+    async def remove_server(self, workspace: str, name: str) -> str:
+        for directory in self._workspaces.owners(_directory(workspace)):
+            removed = False
+
+            def remove(directory: str = directory) -> None:
+                nonlocal removed
+                removed = self._workspaces.dynamic.remove(name, directory)
+
+            await self._change_added(remove)
+            if removed:
+                return directory
+        text = "no server of this name was added while the daemon runs; those of files: mcphub remove NAME --scope ..."
+        raise ControlError(f"cannot remove {shown_name(name)}: {text}", status=404)
+
+    async def _change_added(self, change: Callable[[], None]) -> None:
+        try:
+            await anyio.to_thread.run_sync(change)
+        except (ConfigError, OSError) as e:
+            raise ControlError(f"cannot keep what was added: {e}", status=500) from e
+        await self._workspaces.tick(again=True)
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def why(self, workspace: str, name: str) -> WhyReport:
+        from mcphub.questions import explain  # few ever ask
+
+        peeked = self._workspaces.peek(workspace := _directory(workspace))
+        sets = [one.resolved for one in peeked.values()]
+        unwrap, executed = self._workspaces.asked_with()
+        decisions = self._workspaces.decisions
+        facts = explain.facts(
+            name, peeked[workspace].resolved, sets, decisions, unwrap=unwrap, executed=executed
+        )
+        if facts.one is None:
+            others = {one.resolved.workspace for one in peeked.values() if name in one.resolved.servers} - {""}
+            return explain.why(msgspec.structs.replace(facts, elsewhere=tuple(sorted(others))))
+        distinct = self._workspaces.distinct(peeked)[workspace]
+        return explain.why(explain.instance_row(facts, distinct, self._rows(peeked)))
+
+    def policy(self, workspace: str) -> PolicyReport:
+        from mcphub.questions.policy import policy_report
+
+        workspace = _directory(workspace)
+        return policy_report(documents_of(self._workspaces.peek(workspace)[workspace].resolved), live=True)
+
+    def policy_verdict(self, workspace: str, name: str, url: str, command: tuple[str, ...]) -> PolicyVerdict:
+        from mcphub.questions.policy import ask, ask_configured, verdict_report
+
+        workspace = _directory(workspace)
+        resolved = self._workspaces.peek(workspace)[workspace].resolved
+        unwrap, executed = self._workspaces.asked_with()
+        one = resolved.servers.get(name)
+        if one is not None and one.spec is not None and not (url or command):
+            about, found = ask_configured(one, policy_of(resolved), unwrap=unwrap, executed=executed)
+        else:
+            about, found = ask(
+                policy_of(resolved), name=name, url=url, command=command, unwrap=unwrap, executed=executed
+            )
+        return verdict_report(about, found, live=True)
+
+    def inventory(self, workspace: str) -> InventoryReport:
+        from mcphub.questions.inventory import inventory
+
+        peeked = self._workspaces.peek(workspace := _directory(workspace))
+        one, decisions = peeked[workspace], self._workspaces.decisions
+        sets = [other.resolved for other in peeked.values()]
+        unwrap, executed = self._workspaces.asked_with()
+        return inventory(
+            one.resolved,
+            judgements(one.resolved.servers.values(), sets, decisions, unwrap=unwrap, executed=executed),
+            twins(one.resolved, decisions, unwrap, executed),
+            problems=dict.fromkeys([*one.problems(), *policy_of(one.resolved).closed]),
+            warnings=dict.fromkeys([*one.warnings(), *policy_of(one.resolved).warnings]),
+            live=True,
+        )
+
     # --- approval ----------------------------------------------------------------------------------------------------
 
     def approvals(self, workspace: str) -> ApprovalsReport:
         items = []
         workspace = _directory(workspace)
         # As the files are now: what is shown here is what can be approved.
-        for resolved in self._workspaces.peek(workspace, again=True)[workspace].resolved.servers.values():
+        found, decisions = self._workspaces.peek(workspace, again=True)[workspace].resolved, self._workspaces.decisions
+        for resolved in found.servers.values():
             asked = approval.subject(resolved)
             if asked is not None:
-                state = approval.decide(asked, self._workspaces.decisions)
-                items.append(approval.approval_item(resolved, asked, state))
+                of_file = [w for layer in found.layers if layer.path == resolved.origin.path for w in layer.warnings]
+                state = approval.decide(asked, decisions)
+                items.append(approval.approval_item(resolved, asked, state, decisions, of_file))
         return ApprovalsReport(items=items)
 
     def _subject(self, workspace: str, name: str) -> approval.Subject:
@@ -300,12 +448,59 @@ class RunningHub:
         asked = self._subject(workspace, name)
         self._write(lambda: self._workspaces.store.reject(asked.directory, name))
 
+    def _listing(self, workspace: str, name: str) -> View:
+        """The instance of this name whose tools are known. Raises ControlError 404, 409."""
+        for key in self._keys(workspace, name):
+            worker = self._supervisor.workers.get(key)
+            if worker is not None and worker.listed:
+                return worker.view()
+        message = f"the tools of {name} are not known: it has not been connected; `mcphub status {name}` says why"
+        raise ControlError(message, status=409)
+
+    def tool_changes(self, workspace: str, name: str) -> ToolChangesReport:
+        view = self._listing(workspace, name)
+        listed, review = self._catalog.listed(view), self._catalog.review(view)
+        changes = [
+            ToolChange(
+                tool=change.tool,
+                grade=str(change.grade),
+                change=str(change),
+                parts=list(change.parts),
+                withheld=change.tool in listed.withheld,
+                diff=list(lines),
+            )
+            for change, lines in review.changes
+        ]
+        return ToolChangesReport(
+            name=name,
+            workspace=view.key.workspace,
+            digest=review.digest,
+            tools=len(listed.read),
+            changes=changes,
+            gone=list(review.gone),
+            problem=review.problem,
+        )
+
+    def approve_tools(self, workspace: str, name: str, digest: str) -> None:
+        view = self._listing(workspace, name)
+        if self._catalog.review(view).digest != digest:
+            raise ControlError(f"the tools of {name} have changed since they were shown; look again", status=409)
+        try:
+            self._catalog.approve(view)
+        except (ConfigError, OSError, UnicodeEncodeError) as e:
+            raise ControlError(f"cannot record the decision: {e}", status=500) from e
+        self._gateway.refresh()
+
     def _write(self, change: Callable[[], None]) -> None:
         try:
             change()
-        except (ConfigError, OSError) as e:
+        except (ConfigError, OSError, UnicodeEncodeError) as e:
             raise ControlError(f"cannot record the decision: {e}", status=500) from e
         self._workspaces.decide_again()
+
+    async def reload(self) -> int:
+        await self._workspaces.tick()
+        return self._supervisor.snapshot.revision
 
     def stop(self) -> None:
         self._stop()

@@ -13,15 +13,12 @@ from mcphub.config.resolve import Resolved
 from mcphub.connection.faults import Fault
 from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pending, State
 from mcphub.connection.worker import Worker
-from mcphub.spec import Broken, HttpSpec, InProcessSpec, InstanceKey, Off, Origin, StdioSpec, Want
+from mcphub.questions.place import origin_status
+from mcphub.spec import Broken, HttpSpec, InProcessSpec, InstanceKey, Off, StdioSpec, Want
 from mcphub.status import LastError, OriginStatus, ServerStatus, StateName
 
 #: The reason of a project's server whose project no agent works in.
 IDLE = "idle: no agent is attached in this workspace"
-
-
-def origin_status(origin: Origin) -> OriginStatus:
-    return OriginStatus(scope=str(origin.scope), path=origin.path, key=origin.key, line=origin.line)
 
 
 def last_error(name: str, fault: Fault) -> LastError:

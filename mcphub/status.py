@@ -110,11 +110,22 @@ class ToolStatus(TypedDict):
     title: str
     description: str
     input_schema: NotRequired[dict[str, Any]]
+    #: how it differs from what it was when its server was first used, where it does
+    change: NotRequired[str]
+
+
+class WithheldTool(TypedDict):
+    """A tool that its server lists and agents do not see, under the server's own name, and why."""
+
+    original_name: str
+    server: str
+    reason: str
 
 
 class ToolsReport(TypedDict):
     revision: int
     tools: list[ToolStatus]
+    withheld: NotRequired[list[WithheldTool]]
 
 
 class CallReport(TypedDict):
@@ -139,7 +150,12 @@ class LogsReport(TypedDict):
 
 
 class ApprovalItem(TypedDict):
-    """A project server and what approving it would run; `state`: approved, waiting, changed, rejected."""
+    """A project server and what approving it would run; `state`: approved, waiting, changed, rejected.
+
+    Of a remote server `command` is its URL alone, `env_names` the names of its headers, `cwd` "". `reads` are variables
+    and secrets that it refers to, `inherits` the variables it takes over ("*" = all), `helper` the program that gives
+    its headers, `unpinned` what may be other code the next time. `diff` is against what was approved last: lines that
+    begin with `+ `, `- ` or two blanks."""
 
     name: str
     workspace: str
@@ -149,6 +165,211 @@ class ApprovalItem(TypedDict):
     cwd: str
     env_names: list[str]
     digest: str
+    reads: list[str]
+    inherits: list[str]
+    env_file: str
+    helper: str
+    unpinned: list[str]
+    diff: list[str]
+    warnings: list[str]
+
+
+class ToolChange(TypedDict):
+    """A tool that is not as it was when its server was first used, or last approved. `grade`: hints, texts, schema,
+    renamed, new; `change` says it in words; `parts` are the members that differ; `diff` are lines that begin with `+ `,
+    `- ` or two blanks."""
+
+    tool: str
+    grade: str
+    change: str
+    parts: list[str]
+    withheld: bool
+    diff: list[str]
+
+
+class ToolChangesReport(TypedDict):
+    """`GET /v1/tool-changes`. `digest` stands for all tools of the server as they are now; `gone` are those that it
+    had; `problem` says why nothing is known of what they were."""
+
+    name: str
+    workspace: str
+    digest: str
+    tools: int
+    changes: list[ToolChange]
+    gone: list[str]
+    problem: str
+
+
+class AddedReport(TypedDict):
+    """`POST /v1/servers`: the server that was added. `workspace` is the directory whose agents see it, "" = all;
+    `state_text` and `reason` are of its row, `shadows` what has the same name and does not count now."""
+
+    name: str
+    workspace: str
+    kept: bool
+    state_text: str
+    reason: str
+    shadows: list[OriginStatus]
+
+
+class RemovedReport(TypedDict):
+    """`DELETE /v1/servers/NAME`: whose agents do not see it any more, "" = all."""
+
+    name: str
+    workspace: str
+
+
+class Claim(TypedDict):
+    """One place that has a name. `standing`: effective, shadowed (another one wins), ignored (an enterprise's file is
+    alone); `text` says the rest of it, such as what is wrong with it."""
+
+    origin: OriginStatus
+    standing: str
+    text: str
+
+
+class WhyStep(TypedDict):
+    """One question on the way to a running server. `step`: configured, enterprise, entry, switch, policy, approval,
+    duplicate, connection. `verdict`: yes = it goes on, no = it ends here, unknown, unasked. `origin`: what decided."""
+
+    step: str
+    verdict: str
+    origin: OriginStatus | None
+    text: str
+
+
+class WhyReport(TypedDict):
+    """`GET /v1/why/NAME`. `answer` is one sentence, `next` what would change it, most useful first. `claims` are all
+    that have the name, by precedence. `suppresses` are servers that run as this one. `near` are names like it, where
+    nobody has it, `elsewhere` directories whose agents have it. `live` = a daemon said so, else files alone."""
+
+    name: str
+    workspace: str
+    configured: bool
+    wanted: bool
+    state: str
+    answer: str
+    steps: list[WhyStep]
+    claims: list[Claim]
+    suppresses: list[OriginStatus]
+    next: list[str]
+    near: list[str]
+    elsewhere: list[str]
+    live: bool
+
+
+class PolicyRule(TypedDict):
+    """One rule of policy. `list` is the key that it stands below; `rank` that of its document, 1 = highest. A rule that
+    is not `in_force` says why not in `note`."""
+
+    rank: int
+    list: str
+    rule: str
+    origin: OriginStatus
+    in_force: bool
+    note: str
+
+
+class PolicyReport(TypedDict):
+    """`GET /v1/policy`. `closed` is why policy cannot be known in full: while it says anything, only the organisation's
+    servers run. `documents` are all that say something, highest rank first."""
+
+    documents: list[OriginStatus]
+    rules: list[PolicyRule]
+    closed: list[str]
+    warnings: list[str]
+    live: bool
+
+
+class PolicyVerdict(TypedDict):
+    """`GET /v1/policy/explain`: what policy says of something; `rule` and `origin` are what decided, where something
+    did."""
+
+    about: str
+    allowed: bool
+    rule: str
+    origin: OriginStatus | None
+    sentence: str
+    live: bool
+
+
+class InventoryEntry(TypedDict):
+    """One entry of a layer, secrets masked. `standing` as in `Claim`. `kind`: program, remote, built in, "" = nothing
+    that can run; of an effective one `command` or `url` are what it runs or where it is. `variables`: what it is
+    depends on the machine's environment; `masked`: a part of it is not shown. `state`: runs (it may), policy, approval,
+    person, enterprise, duplicate, broken, blank, "" where it is not effective; `detail` says more. `entry` is as it is
+    written."""
+
+    name: str
+    key: str
+    line: int
+    standing: str
+    state: str
+    detail: str
+    kind: str
+    command: list[str]
+    url: str
+    variables: bool
+    masked: bool
+    entry: dict[str, Any]
+
+
+class InventoryLayer(TypedDict):
+    """One file, or other place, of one scope; `rank` 1 wins first."""
+
+    rank: int
+    scope: str
+    path: str
+    directory: str
+    policy: bool
+    entries: list[InventoryEntry]
+    problems: list[str]
+    warnings: list[str]
+
+
+class InventoryReport(TypedDict):
+    """`GET /v1/config`: every layer and every entry. `format` is "mcphub-inventory"; a reader refuses a `version` that
+    it does not know."""
+
+    format: str
+    version: int
+    workspace: str
+    layers: list[InventoryLayer]
+    problems: list[str]
+    warnings: list[str]
+    live: bool
+
+
+class FindingsReport(TypedDict):
+    """What is wrong with a file, and what is probably not meant so. `kind` says what it was read as."""
+
+    path: str
+    kind: str
+    problems: list[str]
+    warnings: list[str]
+
+
+class BlockedServer(TypedDict):
+    """A server that a policy would not let run. `inventory` is where it was found; `certain` False where a part of it
+    was not shown, or depends on a machine's environment."""
+
+    inventory: str
+    name: str
+    origin: OriginStatus
+    shown: str
+    sentence: str
+    certain: bool
+
+
+class RehearsalReport(TypedDict):
+    """What a policy file would do to servers: how many were judged, which would be blocked, which cannot be told."""
+
+    policy: str
+    judged: int
+    blocked: list[BlockedServer]
+    unsure: list[BlockedServer]
+    problems: list[str]
+    warnings: list[str]
 
 
 class ApprovalsReport(TypedDict):
@@ -170,6 +391,12 @@ class UrlReport(TypedDict):
     url: str | None
     socket: str
     path: str
+
+
+class ReloadReport(TypedDict):
+    """`POST /v1/reload`: the revision of the status after it."""
+
+    revision: int
 
 
 class StopReport(TypedDict):

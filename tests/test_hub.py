@@ -131,6 +131,19 @@ async def test_tools(hub: Hub) -> None:
     assert (await hub.control("GET", "/v1/tools", query={"query": "nothing like it"}))[1]["tools"] == []
 
 
+async def test_tools_that_are_as_they_were(hub: Hub) -> None:
+    """C172: there is nothing to take then; a server whose tools nobody knows, or that is none, has nothing to show."""
+    status, report = await hub.control("GET", "/v1/tool-changes/good")
+    assert (status, report["tools"], report["changes"], report["gone"], report["problem"]) == (200, 3, [], [], "")
+    body = {"name": "good", "digest": report["digest"]}
+    assert (await hub.control("POST", "/v1/approve-tools", body=body))[0] == 200
+    assert (await hub.control("GET", "/v1/tools"))[1]["withheld"] == []
+    for name, code in (("sick", 409), ("off", 409), ("broken", 409), ("nobody", 404)):
+        assert (await hub.control("GET", f"/v1/tool-changes/{name}"))[0] == code
+        answer = await hub.control("POST", "/v1/approve-tools", body={"name": name, "digest": "x"})
+        assert answer[0] == code
+
+
 async def call(hub: Hub, tool: str, **body: Any) -> tuple[int, Any]:
     return await hub.control("POST", "/v1/call", body={"tool": tool, **body})
 
@@ -218,6 +231,21 @@ async def test_a_corrected_entry(hub: Hub) -> None:
     await hub.until_state("broken", state="failed")
     await eventually(lambda: len(hub.place.starts("good")) == starts + 1, timeout=5)
     await hub.until_state("good")
+
+
+async def test_reload(hub: Hub) -> None:
+    """Files that changed are read when the answer comes, and what did not change goes on."""
+    starts = len(hub.place.starts("good"))
+    hub.place.configure({**SERVERS, "fresh": Fake()})
+    status, report = await hub.control("POST", "/v1/reload")
+    assert status == 200
+    names = [one["name"] for one in (await hub.status())["servers"]]
+    assert "fresh" in names
+    hub.place.configure(SERVERS)
+    status, after = await hub.control("POST", "/v1/reload", body={})
+    assert (status, after["revision"] > report["revision"]) == (200, True)
+    assert "fresh" not in [one["name"] for one in (await hub.status())["servers"]]
+    assert len(hub.place.starts("good")) == starts
 
 
 async def test_logs(hub: Hub) -> None:

@@ -9,13 +9,19 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+from collections.abc import Sequence
 
 import msgspec
 
+from mcphub.config.layer import Entry
+from mcphub.config.masking import masked, masked_url
 from mcphub.config.resolve import Resolved
 from mcphub.spec import HttpSpec, Scope, ServerSpec, StdioSpec
 from mcphub.status import ApprovalItem, OriginStatus
 from mcphub.store.approvals import Approved, Decision, Decisions
+
+from .approval_text import difference, references, refers_to_secret, shown_entry
+from .unpinned import unpinned
 
 
 class Approval(enum.StrEnum):
@@ -33,7 +39,10 @@ class Subject(msgspec.Struct, frozen=True):
     Of a remote server `command` is its URL alone, `env_names` the names of its headers, `cwd` "".
 
     `digest` stands for the whole content (case C133): the entry as the file has it, and the command, arguments,
-    directory and names of variables that came out of it. Values of variables that `env` sets are not in it.
+    directory and names of variables that came out of it. Values of variables that `env` sets are not in it, nor are
+    those of secrets and credentials, wherever they stand.
+
+    What is only shown is made when it is asked for: every tick decides, and few are looked at.
     """
 
     name: str
@@ -42,10 +51,40 @@ class Subject(msgspec.Struct, frozen=True):
     command: tuple[str, ...]
     cwd: str
     env_names: tuple[str, ...]
+    source: Entry
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The variables and secrets that the entry refers to."""
+        return references(self.source.raw)
+
+    @property
+    def inherits(self) -> tuple[str, ...]:
+        """What it takes over from the hub's environment; "*" = all of it."""
+        value = self.source.raw.get("inheritEnv")
+        return ("*",) if value is True else tuple(str(name) for name in value) if isinstance(value, list) else ()
+
+    @property
+    def env_file(self) -> str:
+        """The file that it takes variables from."""
+        return str(self.source.raw.get("envFile", ""))
+
+    @property
+    def helper(self) -> str:
+        """The program that gives its headers."""
+        value = self.source.raw.get("headersHelper")
+        return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+    @property
+    def unpinned(self) -> tuple[str, ...]:
+        """The packages and images that may be others the next time."""
+        return unpinned(self.command) if self.cwd else ()
 
     def content(self) -> Approved:
         """What the store keeps when this is approved."""
-        return Approved(self.digest, self.command, self.cwd, self.env_names)
+        url = not self.cwd  # a program of a project always starts somewhere
+        command = tuple(masked_url(one) if url else masked(one) for one in self.command)
+        return Approved(self.digest, command, self.cwd, self.env_names, shown_entry(self.source.raw))
 
 
 def subject(resolved: Resolved) -> Subject | None:
@@ -54,19 +93,27 @@ def subject(resolved: Resolved) -> Subject | None:
     if spec is None or resolved.entry is None or not needs_approval(spec):
         return None
     transport = spec.transport
+    raw = resolved.entry.raw
     # Key order and white space of the file are not content; everything else is.
-    content: dict[str, object] = {"raw": resolved.entry.raw}
+    content: dict[str, object] = {"raw": raw}
     shown: tuple[str, ...]
     if isinstance(transport, HttpSpec):
         cwd, shown, names = "", (transport.shown,), tuple(sorted(transport.headers))
-        content["url"] = str(transport.url)
+        content["url"] = _known(transport.shown, transport.url)
     else:
         assert isinstance(transport, StdioSpec)
         cwd, shown, names = transport.cwd, transport.shown, tuple(sorted(transport.env))
-        content |= {"command": [transport.command, *(str(arg) for arg in transport.args)], "cwd": cwd, "env": names}
+        expanded = (transport.command, *transport.args)
+        command = [_known(text, value) for text, value in zip(shown, expanded, strict=True)]
+        content |= {"command": command, "cwd": cwd, "env": names}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     digest = hashlib.sha256(text.encode("ascii")).hexdigest()
-    return Subject(spec.name, spec.workspace, digest, shown, cwd, names)
+    return Subject(spec.name, spec.workspace, digest, shown, cwd, names, resolved.entry)
+
+
+def _known(text: str, value: str) -> str:
+    """What a text of the file stands for, unless a secret is part of it: then what the file says."""
+    return text if refers_to_secret(text) else str(value)
 
 
 def needs_approval(spec: ServerSpec) -> bool:
@@ -97,8 +144,18 @@ def detail(asked: Subject, state: Approval) -> str:
             return f"rejected by you; to allow it after all: mcphub approve {asked.name}"
 
 
-def approval_item(resolved: Resolved, asked: Subject, state: Approval) -> ApprovalItem:
-    """The row that the control API gives."""
+def changes(asked: Subject, decisions: Decisions) -> tuple[str, ...]:
+    """The lines that differ from what was approved last; () where nothing was approved, or it is this."""
+    approved = decisions.get((asked.directory, asked.name), Decision()).approved
+    if not approved or any(one.digest == asked.digest for one in approved):
+        return ()
+    return difference(approved[-1], asked.content())
+
+
+def approval_item(
+    resolved: Resolved, asked: Subject, state: Approval, decisions: Decisions, warnings: Sequence[str] = ()
+) -> ApprovalItem:
+    """The row that the control API gives; `warnings` are those about its file."""
     origin = resolved.origin
     return ApprovalItem(
         name=asked.name,
@@ -109,4 +166,11 @@ def approval_item(resolved: Resolved, asked: Subject, state: Approval) -> Approv
         cwd=asked.cwd,
         env_names=list(asked.env_names),
         digest=asked.digest,
+        reads=list(asked.reads),
+        inherits=list(asked.inherits),
+        env_file=asked.env_file,
+        helper=asked.helper,
+        unpinned=list(asked.unpinned),
+        diff=list(changes(asked, decisions)),
+        warnings=[*warnings, *resolved.warnings],
     )

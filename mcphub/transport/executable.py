@@ -77,6 +77,16 @@ def find_executable(command: str, path: str | None, cwd: str, access: Callable[[
     raise _cannot(command, f"not found{hint} in the server's {where}", _advice(command, Access.MISSING))
 
 
+def leads_to(command: str, path: str | None, cwd: str) -> tuple[str, ...]:
+    """The absolute path that `command` is found at, and the file it is in the end where links lead further; empty where
+    nothing can be executed. Arguments as for `find_executable`."""
+    try:
+        found = find_executable(command, path, cwd)
+    except TransportError:
+        return ()
+    return tuple(dict.fromkeys((found, os.path.realpath(found))))
+
+
 def looks_like_windows(command: str) -> bool:
     """Whether a command was probably written for Windows: `cmd`, `npx.cmd`, `C:\\Tools\\srv.exe`."""
     lowered = command.lower()

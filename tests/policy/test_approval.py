@@ -11,7 +11,7 @@ import pytest
 from mcphub.config.document import parse_file
 from mcphub.config.entries.context import Context, EnvFile
 from mcphub.config.resolve import Resolved, resolve
-from mcphub.policy.approval import Approval, Subject, approval_item, decide, detail, subject
+from mcphub.policy.approval import Approval, Subject, approval_item, changes, decide, detail, subject
 from mcphub.spec import Scope
 from mcphub.store.approvals import Approved, Decision
 
@@ -85,6 +85,50 @@ def test_resolved_values_count_and_secrets_do_not() -> None:
     assert decide(asked(RAW, env={**ENV, "SECRET": "tok-2"}), APPROVED) is Approval.APPROVED
 
 
+def test_secrets_are_not_in_the_digest() -> None:
+    """C133: the value of a secret, or of a credential by its name, asks nobody again, wherever it stands; another
+    reference does."""
+    raw = {"command": "echo", "args": ["--t=${MY_TOKEN}", "${A}"]}
+    decisions = {("/w", "t"): Decision((asked(raw, env={"MY_TOKEN": "tok-1", "A": "1"}).content(),))}
+    assert decide(asked(raw, env={"MY_TOKEN": "tok-2", "A": "1"}), decisions) is Approval.APPROVED
+    assert decide(asked(raw, env={"MY_TOKEN": "tok-1", "A": "2"}), decisions) is Approval.CHANGED
+    other = {"command": "echo", "args": ["--t=${OTHER_TOKEN}", "${A}"]}
+    assert decide(asked(other, env={"OTHER_TOKEN": "tok-1", "A": "1"}), decisions) is Approval.CHANGED
+
+
+def test_a_url_counts() -> None:
+    """C133: of a remote server the URL that is asked, its headers and its helper."""
+    raw = {"type": "http", "url": "http://127.0.0.1/${A}", "headers": {"X": "1"}, "headersHelper": "bin/token --fresh"}
+    found = asked(raw)
+    assert (found.command, found.env_names, found.helper) == (("http://127.0.0.1/${A}",), ("X",), "bin/token --fresh")
+    decisions = {("/w", "t"): Decision((found.content(),))}
+    assert decide(asked(raw), decisions) is Approval.APPROVED
+    for change in ({"url": "http://127.0.0.2/${A}"}, {"headers": {"Y": "1"}}, {"headersHelper": "evil"}):
+        assert decide(asked({**raw, **change}), decisions) is Approval.CHANGED
+    assert decide(asked(raw, env={**ENV, "A": "2"}), decisions) is Approval.CHANGED
+
+
+def test_a_person_sees_all_that_it_would_have() -> None:
+    """C044, C182: what it reads and takes over, and which code is not pinned, are part of what is asked."""
+    raw = {"command": "npx", "args": ["-y", "pkg@latest"], "env": {"K": "${secret:k}"}, "inheritEnv": True}
+    found = subject(resolved({**raw, "env": {"K": "${MY_TOKEN:-x}"}}))
+    assert found is not None
+    assert (found.reads, found.inherits, found.unpinned) == (("MY_TOKEN",), ("*",), ("pkg@latest",))
+    found = asked({"command": "a", "inheritEnv": ["B"], "envFile": ".env"}, env_files={"/w/.env": EnvFile({})})
+    assert (found.inherits, found.env_file) == (("B",), ".env")
+
+
+def test_what_was_approved_is_shown_beside_what_is_there_now() -> None:
+    """C133: a person sees old and new; of what was never approved, or is approved, there is nothing to compare."""
+    assert changes(asked(RAW), APPROVED) == changes(asked(RAW), {}) == ()
+    lines = changes(asked({**RAW, "command": "sh"}), APPROVED)
+    assert '-   "command": "echo",' in lines
+    assert '+   "command": "sh",' in lines
+    assert "tok-1" not in repr(APPROVED)
+    stored = asked({"command": "c", "args": ["--key=hunter2"], "env": {"A": "hunter2"}}).content()
+    assert "hunter2" not in repr(stored)
+
+
 def test_names_from_an_env_file_count() -> None:
     """C044: approval covers which variables are set, those of the file included."""
     raw = {**RAW, "envFile": ".env"}
@@ -127,7 +171,8 @@ def test_each_state_says_what_to_do(state: Approval) -> None:
     text = detail(asked(RAW), state)
     assert (text == "") is (state is Approval.APPROVED)
     assert text == "" or "mcphub approve t" in text
-    item = approval_item(resolved(RAW), asked(RAW), state)
+    item = approval_item(resolved(RAW), asked(RAW), state, {}, ["/w/.mcp.json belongs to uid 7"])
+    assert item["warnings"] == ["/w/.mcp.json belongs to uid 7"]
     assert item["state"] == str(state)
     assert item["origin"] == {"scope": "project", "path": "/w/.mcp.json", "key": "mcpServers.t", "line": 1}
     assert item["command"] == ["echo", "hi", "${A}"]

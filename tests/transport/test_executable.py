@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from mcphub.errors import TransportError
-from mcphub.transport.executable import Access, access, explain_refusal, find_executable, looks_like_windows, shebang
+from mcphub.transport.executable import (
+    Access,
+    access,
+    explain_refusal,
+    find_executable,
+    leads_to,
+    looks_like_windows,
+    shebang,
+)
 
 FILES = {
     "/usr/bin/python3": Access.EXECUTABLE,
@@ -137,3 +145,18 @@ def test_explains_why_the_system_refused(stage: str, number: int, head: bytes, w
 def test_reads_the_interpreter_line(head: bytes, interpreter: str) -> None:
     """The interpreter of a script is the first word after #!, with a stray carriage return kept visible."""
     assert shebang(head) == interpreter
+
+
+def test_what_a_command_leads_to(tmp_path: Path) -> None:
+    """The path that is found, and the file behind its links; nothing where nothing can be executed."""
+    program, link = tmp_path / "program", tmp_path / "bin" / "link"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    link.parent.mkdir()
+    link.symlink_to(program)
+    real = os.path.realpath(program)
+    assert leads_to("link", str(link.parent), "/") == (str(link), real)
+    assert leads_to(real, None, "/") == (real,)
+    assert leads_to("../program", None, str(link.parent)) == tuple(dict.fromkeys((str(program), real)))
+    assert leads_to("link", "/nowhere", "/") == ()
+    assert leads_to("", None, "/") == ()

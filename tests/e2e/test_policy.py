@@ -1,0 +1,56 @@
+"""A person's own rules on a running daemon: servers and tools that are forbidden, for agents and in the status."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.agent import Agent
+from tests.fakes.hub import Fake, Hub, row
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+SERVERS = {
+    "good": Fake({"tools": ["echo", "write_file", "old"]}, {"disabledTools": ["old"]}),
+    "also": Fake({"tools": ["echo"]}),
+}
+SETTINGS = """
+[policy]
+deniedMcpServers = [{ serverName = "Bad" }]
+deniedTools = ["good/write_*"]
+oddKey = 1
+"""
+
+
+async def test_forbidden_tools(hub: Hub, agent: Agent) -> None:
+    """They are not listed; who calls one is told by which rule, and the server never hears of it."""
+    reply = await agent.request("tools/list")
+    assert [tool["name"] for tool in reply["result"]["tools"]] == ["mcp__also__echo", "mcp__good__echo"]
+    path = hub.place.config / "settings.toml"
+    for call in (agent.request, agent.modern):
+        for name, words in (
+            ("write_file", f"denied by the rule 'good/write_*' of {path}:4 policy.deniedTools[0]"),
+            ("old", f"{hub.place.config}/mcp.json"),
+        ):
+            answer = await call("tools/call", {"name": f"mcp__good__{name}", "arguments": {}})
+            assert answer["result"]["isError"] is True
+            text = answer["result"]["content"][0]["text"]
+            assert f"The tool {name} of the server good cannot be used: " in text
+            assert words in text
+    assert not [m for m in hub.received("good") if isinstance(m, dict) and m.get("method") == "tools/call"]
+
+
+async def test_a_forbidden_server(hub: Hub) -> None:
+    """C125: it never starts, and its row names the rule; an unknown key is a warning."""
+    hub.place.configure({**SERVERS, "bad": Fake({"tools": ["echo"]})})
+    async with await hub.agent() as agent:  # files are looked at again when somebody comes
+        await agent.initialize()
+        report = await hub.until(lambda report: any(server["name"] == "bad" for server in report["servers"]))
+        found = row(report, "bad")
+        assert (found["state"], found["state_text"]) == ("disabled", "disabled (policy)")
+        place = f"{hub.place.config}/settings.toml:3 policy.deniedMcpServers[0]"
+        assert found["reason"] == f'denied by policy: {{"serverName": "Bad"}} in {place}; this is your own rule'
+        assert any("policy.oddKey: unknown key, not used" in warning for warning in report["warnings"])
+        answer = await agent.request("tools/call", {"name": "mcp__bad__echo", "arguments": {}})
+        assert answer["result"]["isError"] is True
+        assert "disabled (policy)" in answer["result"]["content"][0]["text"]
+    assert hub.place.starts("bad") == []

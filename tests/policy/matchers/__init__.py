@@ -1,0 +1,1 @@
+"""Tests of mcphub.policy.matchers."""

@@ -1,0 +1,75 @@
+"""How an entry is shown before it is approved, and what differs from what was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcphub.policy.approval_text import HIDDEN, difference, references, refers_to_secret, shown_entry
+from mcphub.store.approvals import Approved
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ({"command": "a", "args": ["b", "-c"]}, ['"a"', '"b"', '"-c"']),
+        ({"args": ["--token=hunter2", "--t=${T}", "https://u:hunter2@h/p?hunter2"]}, ['"--token=***"', '"--t=${T}"']),
+        ({"env": {"A": "hunter2", "B": "${B}", "C": "x${C}hunter2"}}, ['"A": "***"', '"B": "${B}"', '"C": "***"']),
+        ({"headers": {"X": "hunter2", "Y": "${secret:y}"}}, ['"X": "***"', '"Y": "${secret:y}"']),
+        ({"oauth": {"clientSecret": "hunter2", "scopes": ["hunter2"], "xaa": True}}, ['"xaa": true']),
+        ({"url": "https://u:hunter2@h/p?k=hunter2#f"}, ['"url": "https://***@h/p?***"']),
+        ({"apiKey": "x", "MY_TOKEN": "hunter2", "timeout": 5}, ['"MY_TOKEN": "***"', '"timeout": 5']),
+        ({"nested": [{"env": {"A": "hunter2", "n": 5}}]}, ['"A": "***"']),
+    ],
+)
+def test_what_is_kept_of_an_entry(raw: dict[str, Any], shown: list[str]) -> None:
+    """C133: what a person approved can be shown again, and no value that may be a secret is kept for it."""
+    text = shown_entry(raw)
+    assert "hunter2" not in text
+    assert [part for part in shown if part not in text] == []
+
+
+def test_what_an_entry_reads() -> None:
+    """C025: the names of variables and secrets that the entry refers to, wherever in it."""
+    raw = {"args": ["${A}", "x${B:-d}"], "env": {"K": "${secret:k1}"}, "url": "${A}", "more": [{"x": "$N ${}"}], "n": 1}
+    assert references(raw) == ("A", "B", "secret:k1")
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [("${A}", False), ("x", False), ("${secret:a}", True), ("--t=${GITHUB_TOKEN}", True), ("${API_KEY:-x}", True)],
+)
+def test_a_text_with_a_secret(text: str, secret: bool) -> None:
+    """C133: a secret is known by its form or its name."""
+    assert refers_to_secret(text) is secret
+
+
+OLD = Approved("d1", ("echo", "hi"), "/w", ("A",), shown_entry({"command": "echo", "args": ["hi"], "env": {"A": "1"}}))
+
+
+def test_what_differs() -> None:
+    """C133: old and new, line by line; variables that an environment file adds, and the directory, too."""
+    new = shown_entry({"command": "sh", "args": ["hi"], "env": {"A": "1"}})
+    assert difference(OLD, Approved("d2", ("sh", "hi"), "/w", ("A", "B"), new)) == (
+        "    ],",
+        '-   "command": "echo",',
+        '+   "command": "sh",',
+        '    "env": {',
+        "...",
+        "  with A",
+        "+ with B",
+    )
+    assert "+ in /v" in difference(OLD, Approved("d2", OLD.command, "/v", ("A",), OLD.entry))
+
+
+def test_what_differs_in_what_is_not_shown() -> None:
+    """C133: a change of a value that nobody may see is still said to be one."""
+    assert difference(OLD, Approved("d2", OLD.command, "/w", ("A",), OLD.entry)) == (f"+ {HIDDEN}",)
+
+
+def test_what_was_approved_before_entries_were_kept() -> None:
+    """C133: then its command is what there is to compare with."""
+    lines = difference(Approved("d0", ("echo", "hi"), "/w"), Approved("d1", OLD.command, "/w", (), OLD.entry))
+    assert "- echo" in lines
+    assert '+   "command": "echo",' in lines
