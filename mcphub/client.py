@@ -70,9 +70,12 @@ class ControlClient:
 
     def watch(self, name: str | None = None) -> Generator[StatusReport, None, None]:
         """The status now and after every change, until the daemon ends. Closing the iterator closes the connection."""
+        yield from self._stream("/v1/status/watch" + self._query(name=name))
+
+    def _stream(self, target: str) -> Generator[Any, None, None]:
         sock = self._connect()
         try:
-            answer = self._ask(sock, "GET", "/v1/status/watch" + self._query(name=name), b"", SILENCE)
+            answer = self._ask(sock, "GET", target, b"", SILENCE)
             for line in _lines(answer.parts()):
                 if line.strip():
                     report = _parse(line, self.path)
@@ -109,6 +112,11 @@ class ControlClient:
         """The last lines of a server's stderr, not escaped."""
         report: LogsReport = self._get(f"/v1/logs/{_quote(name)}" + self._query(lines=str(lines)))
         return report
+
+    def follow_logs(self, name: str, lines: int = 100) -> Generator[LogsReport, None, None]:
+        """The same, and then each line that comes, until the daemon ends. Closing the iterator closes the
+        connection."""
+        yield from self._stream(f"/v1/logs-follow/{_quote(name)}" + self._query(lines=str(lines)))
 
     def why(self, name: str) -> WhyReport:
         """Where a server stands and why, and what would change it; also a name that nobody has."""
@@ -176,9 +184,10 @@ class ControlClient:
         report: ReloadReport = self._post("/v1/reload", "{}", self.timeout)
         return report
 
-    def stop(self) -> StopReport:
-        """Begin the daemon's shutdown; the report has the pid to wait for."""
-        report: StopReport = self._post("/v1/stop", "{}", self.timeout)
+    def stop(self, restart: bool = False) -> StopReport:
+        """Begin the daemon's shutdown; the report has the pid to wait for. `restart`: agents behind `mcphub connect` go
+        on in the next one."""
+        report: StopReport = self._post("/v1/stop", '{"restart":true}' if restart else "{}", self.timeout)
         return report
 
     def _query(self, **fields: str | None) -> str:
@@ -362,8 +371,11 @@ def _quote(text: str) -> str:
     return "".join(chr(b) if b in _UNRESERVED else f"%{b:02X}" for b in os.fsencode(text))
 
 
-def current_workspace() -> str:
-    """The working directory as the workspace to ask about; "" where it is deleted."""
+def current_workspace(named: str | None = None) -> str:
+    """The workspace to ask about: the directory that is named, made absolute ("" = none), else the working directory;
+    "" where that is deleted."""
+    if named is not None:
+        return os.path.abspath(named) if named else ""
     try:
         return os.getcwd()
     except OSError:

@@ -20,6 +20,9 @@ from mcphub.status import LastError, OriginStatus, ServerStatus, StateName
 #: The reason of a project's server whose project no agent works in.
 IDLE = "idle: no agent is attached in this workspace"
 
+#: That of a server which is started when it is used.
+LAZY = "idle: it is started when it is used"
+
 
 def last_error(name: str, fault: Fault) -> LastError:
     at = datetime.datetime.fromtimestamp(fault.at, datetime.UTC).isoformat(timespec="seconds") if fault.at else ""
@@ -51,6 +54,8 @@ def _state(state: State, attempts: int, now: float) -> tuple[StateName, str, str
     match state:
         case Connected():
             return "connected", "connected", "", None, None
+        case Pending(idle=True):
+            return "pending", "pending (idle)", LAZY, None, None
         case Pending(attempt=0, fault=None):
             return "pending", "pending", "starting", 0, None
         case Pending(attempt=0, fault=fault):
@@ -113,6 +118,8 @@ def row(
         further_sessions=0,
         counters={},
         last_error=None,
+        sharing="auto",
+        used_by=[],
     )
     if isinstance(wish, Broken):
         problem = wish.problem
@@ -143,6 +150,7 @@ def row(
             "origin": origin_status(spec.origin),
             "transport": transport.kind,
             "command": _shown(transport),
+            "sharing": spec.sharing,
         }
     )
     if isinstance(wish, Off):
@@ -184,6 +192,7 @@ def row(
     if worker.sessions is not None:
         base["calls_in_flight"] += worker.sessions.calls
         base["further_sessions"] = worker.sessions.count
+        base["warnings"] += worker.sessions.warnings
     base["pid"] = worker.pid
     base["rss"] = resident(worker.pid)
     if worker.last_fault is not None:

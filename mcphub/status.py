@@ -60,6 +60,10 @@ class ServerStatus(TypedDict):
     further_sessions: int
     counters: dict[str, int]
     last_error: LastError | None
+    #: who may share this instance: auto, shared, workspace, agent
+    sharing: NotRequired[str]
+    #: the attached agents that use this very instance, as `sessions` numbers them
+    used_by: NotRequired[list[int]]
 
 
 class DaemonStatus(TypedDict):
@@ -97,6 +101,8 @@ class StatusReport(TypedDict):
     sessions: list[SessionStatus]
     problems: list[str]
     warnings: list[str]
+    #: bytes of memory that further processes would take, if each agent had its own of what it shares
+    saved: NotRequired[int]
 
 
 class ToolStatus(TypedDict):
@@ -138,7 +144,11 @@ class CallReport(TypedDict):
 
 
 class ReconnectReport(TypedDict):
+    """`POST /v1/reconnect`. `problems` are there where all were asked for: what of the files cannot be used, and was
+    read again in vain."""
+
     reconnected: list[str]
+    problems: NotRequired[list[str]]
 
 
 class LogsReport(TypedDict):

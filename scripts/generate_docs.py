@@ -85,6 +85,10 @@ def cli() -> str:
     text += "| Verb | |\n| --- | --- |\n"
     text += "".join(f"| [{verb}](#mcphub-{verb}) | {help_} |\n" for verb, (_, help_) in COMMANDS.items())
     text += f"\n```\n{EXIT_STATUS}```\n\nCtrl-C ends with 130, a closed pipe with 141, both without a word.\n"
+    text += (
+        '\nWith `--json`, what is refused or fails is `{"error": {"message": TEXT}}` on stdout, beside the line on\n'
+        "stderr that there is without it. Wrong usage is told on stderr alone.\n"
+    )
     for verb in COMMANDS:
         text += _verb(build_parser(verb), verb)
     return text
@@ -97,6 +101,7 @@ SOFT, HARD = Fault(FaultKind.LOST, "serve", "x"), Fault(FaultKind.NOT_FOUND, "sp
 STATES: dict[str, machine.State] = {
     "Disabled": machine.Disabled("person"),
     "Pending, first try": machine.Pending(0, 0.0),
+    "Pending, idle": machine.IDLE,
     "Pending, retry 1": machine.Pending(1, 0.0, SOFT),
     f"Pending, retry {LAST} (last)": machine.Pending(LAST, 0.0, SOFT),
     f"Connected, under {BACKOFF.stable_after:g} s": machine.Connected(0.0, 1),
@@ -115,6 +120,8 @@ EVENTS: dict[str, machine.Event] = {
     "Lost, may pass": machine.Lost(1, SOFT),
     "Lost, final": machine.Lost(1, HARD),
     "Challenged": machine.Challenged(1, "x"),
+    "Unused": machine.Unused(1),
+    "Used": machine.Used(),
 }
 
 
@@ -172,6 +179,8 @@ def _cell(state: machine.State, before: machine.State) -> str:
     if state is before:
         return ""
     match state:
+        case machine.Pending(idle=True):
+            return "Pending, idle"
         case machine.Pending(attempt=0):
             return "Pending, at once"
         case machine.Pending(attempt=attempt, retry_at=retry_at):

@@ -66,6 +66,12 @@ def use(client: ControlClient, hub: CannedHub) -> None:
     assert client.reconnect() == client.reconnect("time") == {"reconnected": ["time"]}
     assert client.logs("time", 1) == {"name": "time", "dropped": 0, "lines": ["two"]}
     assert client.approvals() == {"items": hub.items}
+    assert client.why("plugin:x:y")["name"] == "plugin:x:y"
+    assert client.policy()["rules"] == []
+    ask = client.policy_verdict
+    asked = [ask("a b"), ask(url="https://h/?a&b"), ask(command=("x", "&"))]
+    assert [one["about"] for one in asked] == ["a b", "https://h/?a&b", "x &"]
+    assert client.inventory()["format"] == "mcphub-inventory"
     assert client.approve("x", "digest-of-x")["state"] == "approved"
     assert client.reject("x")["state"] == "rejected"
     assert client.add_server("new", {"command": "x"}, keep=True)["kept"]
@@ -129,6 +135,16 @@ def test_watch_brings_each_change_until_it_is_closed(
         other = ControlClient(path).watch()
         assert next(other)["revision"] == 2
         other.close()
+    assert list(reports) == []
+
+
+def test_logs_are_followed_until_the_daemon_ends(path: str) -> None:
+    """The tail, then each line that comes; heartbeats are not reports."""
+    hub = CannedHub()
+    with served(hub, path):
+        reports = ControlClient(path).follow_logs("time", 1)
+        assert next(reports)["lines"] == ["two"]
+        assert next(reports)["lines"] == ["one more"]
     assert list(reports) == []
 
 
@@ -264,6 +280,7 @@ def test_the_current_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
     with short_directory() as directory:
         monkeypatch.chdir(directory)
         assert current_workspace() == directory
+        assert [current_workspace(one) for one in ("", "a/..", "/w")] == ["", directory, "/w"]
         os.mkdir("gone")
         os.chdir("gone")
         os.rmdir(f"{directory}/gone")

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-TRANSPORTS = ("stdio", "http", "sse")
+TRANSPORTS = ("stdio", "http", "sse", "ws")
 #: The options of `add` that are followed by a value, for who sorts a command line.
 _WITH_VALUE = ("-t", "--transport", "-s", "--scope", "-e", "--env", "-H", "--header")
-_URL = re.compile(r"(?i)https?://")
+_URL = re.compile(r"(?i)(?:http|ws)s?://")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -61,12 +61,13 @@ def entry_of(
     if not words:
         raise ConfigError("cannot add the server: give its URL, or -- and its command")
     if transport is None:
-        transport = "http" if len(words) == 1 and _URL.match(words[0]) else "stdio"
+        alone = len(words) == 1 and _URL.match(words[0])
+        transport = ("ws" if words[0].lower().startswith("ws") else "http") if alone else "stdio"
     if transport == "stdio":
         if headers:
             raise ConfigError("cannot add the server: --header is for a server at a URL; a program has --env")
         if _URL.match(words[0]):
-            raise ConfigError("cannot add the server: a URL is no command; add --transport http (or sse)")
+            raise ConfigError("cannot add the server: a URL is no command; add --transport http (or sse, ws)")
         variables, kept = _variables(env, environ)
         entry: dict[str, Any] = {"command": words[0]}
         if len(words) > 1:

@@ -9,6 +9,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from mcphub.config.layer import Layer
     from mcphub.status import FindingsReport
 
 
@@ -21,6 +22,24 @@ def read_whole(path: str) -> bytes:
     if data is None:
         raise ConfigError(f"cannot read {path}: No such file")
     return data
+
+
+def layer_of(path: str, data: bytes, kind: str) -> Layer:
+    """A file of servers or rules as the layer that it would be. Raises ConfigError for a property list that is none."""
+    from mcphub.errors import ConfigError
+    from mcphub.questions import findings
+
+    if kind != findings.PREFERENCES:
+        return findings.server_layer(data, path, kind)
+    from mcphub.config.jsonc import Document, Lines
+    from mcphub.config.managed_document import managed_layer
+    from mcphub.config.sources.preferences import plain
+
+    try:
+        document = Document(plain(data), Lines())
+    except ValueError as error:
+        raise ConfigError(f"cannot use {path}: {error}") from None
+    return managed_layer(document, path=path, directory=os.path.dirname(path))
 
 
 def findings_of(path: str, workspace: str, kind: str = "") -> FindingsReport:
@@ -42,16 +61,17 @@ def findings_of(path: str, workspace: str, kind: str = "") -> FindingsReport:
     kind = kind or findings.file_kind(path, data)
     files = Files(workspace)
     context = Context(files.loaded.environment, files.here.places.environment)
-    if kind not in (findings.SETTINGS, findings.ENVIRONMENT):
-        layer = findings.server_layer(data, path, kind)
+    if kind in (findings.SETTINGS, findings.ENVIRONMENT):
+        report = findings.findings(data, path, kind, context)
+    else:
+        layer = layer_of(path, data, kind)
         env_files = {}
         for wanted in wanted_env_files([layer], context):
             try:
                 env_files[wanted] = EnvFile(*parse_environment(read_whole(wanted), wanted))
             except ConfigError as error:
                 env_files[wanted] = EnvFile(error=str(error))
-        context = replace(context, env_files=env_files)
-    report = findings.findings(data, path, kind, context)
+        report = findings.layer_findings(layer, kind, replace(context, env_files=env_files))
     system = files.here.places.system
     governing = [system.directory, *filter(None, [system.preferences])]
     if os.path.realpath(path).startswith(tuple(one.rstrip("/") + "/" for one in governing)):

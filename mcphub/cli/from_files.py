@@ -6,8 +6,6 @@ to on this machine, files do not tell.
 
 from __future__ import annotations
 
-import os
-
 from mcphub.cli.change import Here
 from mcphub.config.dedupe import Unwrap
 from mcphub.config.load import Loaded
@@ -87,13 +85,6 @@ class Files:
 
     def warnings(self) -> list[str]:
         return list(dict.fromkeys([*self.loaded.warnings(), *policy_of(self.resolved).warnings]))
-
-
-def directory(text: str | None) -> str:
-    """The workspace that is asked about: what the option says, else the working directory."""
-    from mcphub.client import current_workspace
-
-    return current_workspace() if text is None else os.path.abspath(text) if text else ""
 
 
 def _unknown(spec: StdioSpec) -> tuple[str, ...]:

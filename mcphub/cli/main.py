@@ -23,6 +23,8 @@ NO_DAEMON = 3
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (without the program's name; default: this process's) and return its exit status."""
+    if argv is None:
+        _open_standard_descriptors()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["connect"] and "--print-url" not in arguments:
         from mcphub.sessions import bridge
@@ -41,6 +43,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         if hasty:
             gc.freeze()
+
+
+def _open_standard_descriptors() -> None:
+    """Descriptors 0 to 2 that whoever started this closed lead to /dev/null from now on: the next file or socket to be
+    opened would else be taken for stdin or stdout."""
+    import os
+
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest one that is free
+            os.set_inheritable(descriptor, True)
 
 
 def build_parser(verb: str) -> argparse.ArgumentParser:
@@ -89,6 +104,9 @@ def _run(arguments: list[str]) -> int:
 
 
 def _dispatch(verb: str, arguments: list[str], commands: dict[str, tuple[str, str]]) -> int:
+    from mcphub.cli.output import json_text
+    from mcphub.errors import McphubError
+
     if verb in ("-h", "--help", "help"):
         print(_overview(commands), end="")
         return 0
@@ -105,8 +123,31 @@ def _dispatch(verb: str, arguments: list[str], commands: dict[str, tuple[str, st
         args = parser.parse_args(arguments if reorder is None else reorder(arguments))
     except SystemExit as end:  # help was asked for, or the usage is wrong
         return end.code if isinstance(end.code, int) else USAGE
-    status: int = args.run(args)
+    _warn_of_runtime_dir(verb)
+    try:
+        status: int = args.run(args)
+    except McphubError as error:
+        if getattr(args, "json", False):  # whoever reads stdout finds the reason there, too
+            print(json_text({"error": {"message": str(error)}}, compact=_streams(args)))
+        raise
     return status
+
+
+def _streams(args: argparse.Namespace) -> bool:
+    """Whether its JSON is one document a line."""
+    return bool(getattr(args, "watch", False) or getattr(args, "follow", False))
+
+
+def _warn_of_runtime_dir(verb: str) -> None:
+    """Say that a variable does not count which somebody set; the daemon has its log for that."""
+    import os
+
+    given = os.environ.get("XDG_RUNTIME_DIR", "/")
+    if verb != "serve" and given and not given.startswith("/"):
+        from mcphub.cli.output import complain
+        from mcphub.config.runtime_dir import unused
+
+        complain(unused())
 
 
 def _columns() -> int:

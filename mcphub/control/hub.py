@@ -5,6 +5,7 @@ It must not know how the daemon does it, nor that the question came over HTTP.
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Any, Protocol
 
 from mcphub.status import (
@@ -55,6 +56,12 @@ class Hub(Protocol):
     def logs(self, workspace: str, name: str, lines: int) -> LogsReport:
         """The last `lines` lines of the server's stderr. Raises ControlError 404."""
 
+    def follow_logs(
+        self, workspace: str, name: str, lines: int, heartbeat: float
+    ) -> AsyncGenerator[LogsReport | None, None]:
+        """The same, and then every line that comes, for ever; also over restarts of the server, and while there is
+        none of that name. None after every `heartbeat` seconds without a line. Raises ControlError 404 at the first."""
+
     async def add_server(self, workspace: str, name: str, entry: dict[str, Any], keep: bool) -> AddedReport:
         """Add a server for agents of the workspace, "" = for all. Raises ControlError 400, 403, 409."""
 
@@ -96,3 +103,6 @@ class Hub(Protocol):
 
     def stop(self) -> None:
         """Begin the orderly shutdown of the daemon and return at once."""
+
+    def restart(self) -> None:
+        """The same, where another daemon comes next: agents that can go on in it are told so."""

@@ -54,6 +54,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/reconnect", OwnerAccess(), Answer(connections.post_reconnect)),
     Route("GET", "/v1/url", OwnerAccess(), Answer(connections.get_url)),
     Route("GET", "/v1/logs/{name:path}", OpenAccess(), Answer(logs.get_logs)),
+    Route("GET", "/v1/logs-follow/{name:path}", OpenAccess(), Stream(logs.follow_logs)),
     Route("POST", "/v1/servers", OwnerAccess(), Answer(servers.post_server)),
     Route("DELETE", "/v1/servers/{name:path}", OwnerAccess(), Answer(servers.delete_server)),
     Route("GET", "/v1/why/{name:path}", OpenAccess(), Answer(questions.get_why)),

@@ -101,7 +101,9 @@ class ReloadBody(_Body, frozen=True, kw_only=True):
 
 
 class StopBody(_Body, frozen=True, kw_only=True):
-    """`POST /v1/stop`."""
+    """`POST /v1/stop`. `restart`: another daemon comes next, in which agents behind `mcphub connect` go on."""
+
+    restart: bool = False
 
 
 B = TypeVar("B", bound=_Body)

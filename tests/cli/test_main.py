@@ -14,7 +14,8 @@ from anyio.from_thread import BlockingPortal
 
 import mcphub
 from mcphub.cli.commands import COMMANDS
-from mcphub.cli.main import build_parser
+from mcphub.cli.main import build_parser, main
+from mcphub.config import runtime_dir
 from mcphub.sessions import bridge
 from tests.cli.conftest import Place
 from tests.fakes.canned_hub import CannedHub, tool
@@ -28,6 +29,7 @@ verbs:
   serve      run the daemon in the foreground
   connect    attach an agent: MCP on stdin and stdout
   status     what runs, what does not, and why
+  why        why a server runs or does not, and what would change it
   tools      list the merged tools
   call       call one tool
   reconnect  close and open servers again
@@ -40,6 +42,8 @@ verbs:
   env        variables that entries refer to; values are never shown
   approve    let servers run that this directory asks for
   reject     never run a server that this directory asks for
+  policy     the rules in force, what they say, what a file of them would do
+  config     every file and entry that counts or does not; what is wrong with them
   stop       shut the daemon down
 
 `mcphub VERB --help` says more about one; `mcphub --version` names this version.
@@ -74,11 +78,9 @@ def test_an_unknown_verb_is_wrong_usage(place: Place, verb: str, hint: str) -> N
 
 def test_a_verb_may_sort_its_words(home: Place) -> None:
     """Where people write options behind words, they are found there."""
-    assert home.run("add", "a", "--json", "--keep", "--", "x", "--json") == (
-        "",
-        "mcphub: cannot add the server: --keep is for --scope dynamic; what is in a file is kept\n",
-        1,
-    )
+    said = "cannot add the server: --keep is for --scope dynamic; what is in a file is kept"
+    out, err, status = home.run("add", "a", "--json", "--keep", "--", "x", "--json")
+    assert (json.loads(out), err, status) == ({"error": {"message": said}}, f"mcphub: {said}\n", 1)
 
 
 @pytest.mark.parametrize("verb", list(COMMANDS))
@@ -122,7 +124,6 @@ def test_wrong_usage_is_2_and_on_stderr(place: Place, arguments: tuple[str, ...]
     [
         ("status",),
         ("status", "x"),
-        ("status", "--json"),
         ("status", "--watch"),
         ("tools",),
         ("call", "t"),
@@ -261,3 +262,33 @@ def test_main_can_be_called_by_a_program(place: Place, portal: BlockingPortal) -
     report, _, last = done.stdout.rstrip().rpartition("\n")
     assert json.loads(report)["revision"] == 1
     assert last == "0 True"
+
+
+@pytest.mark.parametrize("words", [("status", "none"), ("logs", "none")])
+def test_failures_as_json(place: Place, portal: BlockingPortal, words: tuple[str, ...]) -> None:
+    """Whoever reads stdout as JSON reads the reason there; stderr and exit status are as without it."""
+    out, err, status = place.run(*words, "--json")
+    message = "there is no server none"
+    assert (json.loads(out), err, status) == ({"error": {"message": message}}, f"mcphub: {message}\n", 1)
+    assert place.run(*words) == ("", err, status)
+
+
+def test_no_daemon_as_json(place: Place) -> None:
+    """One document, on one line where the verb prints one a line."""
+    for words in (("status",), ("status", "--watch"), ("call", "x")):
+        out, err, status = place.run(*words, "--json")
+        assert json.loads(out)["error"]["message"] and err.startswith("mcphub: ") and status == 3
+        assert (out.count("\n") == 1) is ("--watch" in words)
+
+
+def test_a_runtime_directory_that_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The XDG base directory specification: a relative path is passed over, which is said once."""
+    monkeypatch.setattr(runtime_dir, "_temporary", lambda: str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "run")
+    for words, status in ((["status"], 3), (["connect", "--no-start"], 1)):
+        assert main(words) == status
+        first, second = capsys.readouterr().err.splitlines()
+        assert "XDG_RUNTIME_DIR is 'run', but only an absolute path counts there; /" in first
+        assert "cannot reach the mcphub daemon at " in second

@@ -9,6 +9,7 @@ import os
 
 from mcphub.cli import output
 from mcphub.cli.subverb import words_first
+from mcphub.client import ControlClient, current_workspace
 from mcphub.errors import ConfigError, ControlError
 
 TYPE_CHECKING = False
@@ -32,15 +33,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from mcphub.cli.from_files import directory
-
-    workspace = directory(args.workspace)
+    workspace = current_workspace(args.workspace)
     if args.action == "validate":
         return _validate(workspace, args.words, args.json)
     if args.words:
         raise ConfigError("cannot run config show: it takes no file")
-    from mcphub.client import ControlClient
-
     try:
         report = ControlClient(workspace=workspace).inventory()
     except ControlError as error:
@@ -69,13 +66,15 @@ def shown(report: InventoryReport, home: str) -> str:
         text += output.line(f"{layer['rank']}  {layer['scope']}  {path}{policy}") + "\n"
         rows = []
         for entry in layer["entries"]:
-            what = shlex.join(entry["command"]) or entry["url"] or entry["kind"]
+            what = shlex.join(entry["command"]) or entry["url"] or entry["kind"] or entry["detail"]
             state = entry["state"] if entry["standing"] == "effective" else entry["standing"]
             rows.append((entry["name"], state, str(entry["line"] or ""), output.shortened(output.line(what), 80)))
         if rows:
             lines = output.table(("NAME", "STATE", "LINE", "WHAT"), rows).splitlines()
             text += "".join(f"   {line}\n" for line in lines)
-    text += "".join(f"problem: {output.line(one)}\n" for one in report["problems"])
+        text += "".join(f"   problem: {output.line(one)}\n" for one in layer["problems"])
+    said = {problem for layer in report["layers"] for problem in layer["problems"]}
+    text += "".join(f"problem: {output.line(one)}\n" for one in report["problems"] if one not in said)
     return text + "".join(f"warning: {output.line(one)}\n" for one in report["warnings"])
 
 

@@ -12,18 +12,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
+    from mcphub.cli.change import Here
+
 DESCRIPTION = """\
 Set, take away or list the variables of the hub's environment file, which ${NAME} in an entry refers to. Values are
 never printed. `env set NAME` asks for the value on the terminal, or reads it from stdin up to its end (one line break
-there is dropped); `env set NAME=VALUE` is for what is no secret, since others on this machine can see it."""
+there is dropped); `env set NAME=VALUE` is for what is no secret, since others on this machine can see it. `env path`
+shows where programs are looked for, and `env path --refresh` asks your login shell again, as the daemon does at its
+first start and then once a day: after you installed a version manager, say."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("set", "unset", "list"), help="what to do")
-    parser.add_argument("names", nargs="*", metavar="NAME[=VALUE]", help="the variables; none for list")
+    parser.add_argument("action", choices=("set", "unset", "list", "path"), help="what to do")
+    parser.add_argument("names", nargs="*", metavar="NAME[=VALUE]", help="the variables; none for list and path")
     parser.add_argument(
         "--from-env", action="store_true", help="with set NAME: take the value that your environment has for it"
     )
+    parser.add_argument("--refresh", action="store_true", help="with path: ask the login shell now")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     # argparse takes an optional list as empty where an option stands before it.
     parser.set_defaults(reorder=lambda words: sorted(words, key=lambda word: not word.startswith("-")))
@@ -33,15 +38,19 @@ def run(args: argparse.Namespace) -> int:
     from mcphub.cli.change import Here
     from mcphub.errors import ConfigError
 
-    if bool(args.names) == (args.action == "list"):
+    if bool(args.names) == (args.action in ("list", "path")):
         raise ConfigError(f"cannot run env {args.action}: it takes {'no name' if args.names else 'a name'}")
     if args.from_env and args.action != "set":
         raise ConfigError(f"cannot run env {args.action}: --from-env is for set")
+    if args.refresh and args.action != "path":
+        raise ConfigError(f"cannot run env {args.action}: --refresh is for path")
     here = Here.now()
     path = here.places.environment
     match args.action:
         case "list":
             return _list(path, args.json)
+        case "path":
+            return _path(here, args.refresh, args.json)
         case "set":
             done = _set(path, args.names, args.from_env)
         case _:
@@ -147,6 +156,32 @@ def _list(path: str, as_json: bool) -> int:
     else:
         output.complain(f"{path} sets no variable")
     return 0
+
+
+def _path(here: Here, refresh: bool, as_json: bool) -> int:
+    """Show where programs are looked for; 1 where the login shell was asked and did not say."""
+    from mcphub.cli import output
+    from mcphub.store.login_path import login_path_file
+
+    file = login_path_file(here.places.login_path)
+    if refresh:
+        from mcphub.config.login_refresh import refreshed
+
+        known = file.change(lambda before: refreshed(before, os.environ))
+        here.tell()
+        problems: tuple[str, ...] = (known.error,) if known.error else ()
+    else:
+        known, problems = file.load()
+    path = here.load().environment.get("PATH", "")
+    for problem in problems:
+        output.complain(problem)
+    if as_json:
+        print(output.json_text({"path": path, "login_path": known.path, "shell": known.shell, "asked": known.asked}))
+    else:
+        print("\n".join(map(output.line, path.split(":"))))
+        if not known.path and not problems:
+            output.complain("the login shell was not asked yet; to ask it now: mcphub env path --refresh")
+    return 1 if refresh and problems else 0
 
 
 def _report(action: str, names: list[str], path: str, as_json: bool) -> None:

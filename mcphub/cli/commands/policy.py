@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mcphub.cli import output
 from mcphub.cli.subverb import words_first
+from mcphub.client import ControlClient, current_workspace
 from mcphub.errors import ConfigError, ControlError
 
 TYPE_CHECKING = False
@@ -40,13 +41,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from mcphub.cli.from_files import directory
-
     if args.inventory and args.action != "test":
         raise ConfigError(f"cannot run policy {args.action}: --inventory is for test")
     if args.word and args.action != "explain":
         raise ConfigError(f"cannot run policy {args.action}: a command is for explain")
-    workspace = directory(args.workspace)
+    workspace = current_workspace(args.workspace)
     match args.action:
         case "list":
             _words(args, 0)
@@ -68,8 +67,6 @@ def _words(args: argparse.Namespace, count: int) -> None:
 
 
 def _list(workspace: str, as_json: bool) -> int:
-    from mcphub.client import ControlClient
-
     try:
         report = ControlClient(workspace=workspace).policy()
     except ControlError as error:
@@ -103,8 +100,6 @@ def listing(report: PolicyReport) -> str:
 
 
 def _explain(workspace: str, words: list[str], command: tuple[str, ...], as_json: bool) -> int:
-    from mcphub.client import ControlClient
-
     if command and not command[0]:
         raise ConfigError("cannot run policy explain: the command is empty")
     word = words[0] if words else ""
@@ -132,12 +127,13 @@ def verdict_text(report: PolicyVerdict) -> str:
 
 def _validate(workspace: str, words: list[str], as_json: bool) -> int:
     from mcphub.cli.files import findings_of
-    from mcphub.questions.findings import MANAGED, SETTINGS, file_kind
+    from mcphub.questions.findings import MANAGED, PREFERENCES, SETTINGS, file_kind
 
     reports: list[FindingsReport] = []
     if words:
         for path in words:
-            kind = SETTINGS if file_kind(path, b"") == SETTINGS else MANAGED
+            kind = file_kind(path, b"")
+            kind = kind if kind in (SETTINGS, PREFERENCES) else MANAGED
             reports.append(findings_of(path, workspace, kind=kind))
     else:
         from mcphub.cli.from_files import Files
@@ -164,19 +160,20 @@ def show_findings(reports: list[FindingsReport], as_json: bool) -> int:
 
 
 def _test(workspace: str, path: str, exports: list[str], as_json: bool) -> int:
-    from mcphub.cli.files import read_whole
-    from mcphub.questions.findings import ENTERPRISE, MANAGED, file_kind, server_layer
+    from mcphub.cli.files import layer_of, read_whole
+    from mcphub.questions.findings import ENTERPRISE, MANAGED, PREFERENCES, file_kind
     from mcphub.questions.inventory import Known, read_inventory
     from mcphub.questions.rehearsal import rehearse
 
     data = read_whole(path)
-    kind = ENTERPRISE if file_kind(path, data) == ENTERPRISE else MANAGED
+    kind = file_kind(path, data)
+    kind = kind if kind in (ENTERPRISE, PREFERENCES) else MANAGED
     inventories: dict[str, list[Known]] = {one: read_inventory(read_whole(one), one) for one in exports}
     if not exports:
         from mcphub.cli.from_files import Files
 
         inventories["this machine"] = Files(workspace).known()
-    report = rehearse(server_layer(data, path, kind), inventories)
+    report = rehearse(layer_of(path, data, kind), inventories)
     print(output.json_text(report) if as_json else rehearsal_text(report), end="\n" if as_json else "")
     return 0
 

@@ -12,7 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-DESCRIPTION = "Close and open again one server, or all; attempts start from zero. `mcphub status --watch` shows it."
+DESCRIPTION = """\
+Close and open again one server, or all; attempts start from zero. `mcphub status --watch` shows it.
+With --all, files that cannot be used are named on stderr, and the exit status is 1."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,4 +31,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         names = ", ".join(output.line(name) for name in report["reconnected"])
         print(f"reconnecting {names}" if names else "there is nothing to reconnect")
-    return 0
+        for problem in report.get("problems", []):
+            output.complain(problem)
+    return 1 if report.get("problems") else 0

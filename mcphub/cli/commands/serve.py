@@ -24,6 +24,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="form of the log on stderr; auto: text on a terminal, JSON elsewhere",
     )
+    parser.add_argument(
+        "--embed",
+        action="append",
+        default=[],
+        metavar="[NAME=]MODULE[:CALLABLE]",
+        help="a server that is a Python callable and lives in the daemon; may be given more than once",
+    )
     # For `mcphub connect` and tests: one byte is written to this descriptor when the sockets answer.
     parser.add_argument("--ready-fd", type=int, default=None, metavar="N", help=argparse.SUPPRESS)
 

@@ -15,14 +15,14 @@ from mcphub.errors import ControlError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from mcphub.status import LastError, OriginStatus, ServerStatus, StatusReport
+    from mcphub.status import LastError, OriginStatus, ServerStatus, SessionStatus, StatusReport
 
 DESCRIPTION = "Show what runs, what does not, and why."
 
 HEADERS = ("NAME", "STATE", "TOOLS", "CONNECTION", "PID", "RSS", "UPTIME", "ORIGIN", "WHY")
-#: Columns of WHY in the table; `mcphub status NAME` has the whole.
+#: Columns of WHY in the table on a terminal; `mcphub status NAME` has the whole.
 WHY = 100
 #: Columns of a terminal from which on every column of the table is shown, and those that a narrower one does without.
 WIDE = 130
@@ -65,7 +65,7 @@ def row(server: ServerStatus, home: str) -> tuple[str, ...]:
         output.size(server["rss"]),
         output.duration(server["uptime"]),
         f"{server['scope']} {place(server['origin'], home)}",
-        output.shortened(output.line(why(server)), WHY),
+        output.line(why(server)),
     )
 
 
@@ -91,9 +91,23 @@ def why(server: ServerStatus) -> str:
     if error is not None and error["message"] and error["message"] not in text:
         text = f"{text}: {error['message']}" if text else error["message"]
     if server["retry_in"] is not None:
-        again = f"again in {output.duration(server['retry_in'])}"
+        again = f"again {retry(server['retry_in'])}"
         text = f"{again}; {text}" if text else again
     return text
+
+
+def brief(server: ServerStatus, text: str, *, origin: bool) -> str:
+    """What `why` says as the table on a terminal has it: without the name, which stands beside it, and without the
+    file and line where `origin` stands there too, and cut."""
+    text = text.removeprefix(f"cannot use server {server['name']}: ")
+    if origin:
+        text = text.removeprefix(f"{place(server['origin'], '')} ")
+    return output.shortened(output.line(text), WHY)
+
+
+def retry(seconds: float) -> str:
+    """When it is tried again; it may be on its way already."""
+    return f"in {output.duration(seconds)}" if seconds >= 1 else "now"
 
 
 def summary(report: StatusReport) -> str:
@@ -105,6 +119,7 @@ def summary(report: StatusReport) -> str:
         f"mcphub {daemon['version']}, pid {daemon['pid']}, up {output.duration(daemon['uptime'])}, "
         f"{output.size(daemon['rss'])}: {connected} of {len(servers)} servers connected, "
         f"{agents} {'agent' if agents == 1 else 'agents'} attached"
+        + (f", {output.size(report['saved'])} saved by sharing" if report.get("saved") else "")
     )
 
 
@@ -122,14 +137,14 @@ def problems(report: StatusReport) -> str:
     return "".join(["\n", *lines]) if lines else ""
 
 
-def detail(server: ServerStatus, home: str) -> str:
+def detail(server: ServerStatus, home: str, sessions: Sequence[SessionStatus] = ()) -> str:
     """Everything about one server, a line each; what is not known is left out."""
     info = server["server_info"] or {}
     fields = [
         ("state", server["state_text"]),
         ("reason", server["reason"]),
         ("attempt", "" if server["attempt"] is None else f"{server['attempt']} of {server['attempts']}"),
-        ("again in", output.duration(server["retry_in"])),
+        ("again", "" if server["retry_in"] is None else retry(server["retry_in"])),
         ("origin", _origin(server["scope"], server["origin"], home)),
         *(("shadows", _origin(other["scope"], other, home)) for other in server["shadows"]),
         ("workspace", server["workspace"]),
@@ -143,11 +158,22 @@ def detail(server: ServerStatus, home: str) -> str:
         ("tools", "" if server["tools"] is None else str(server["tools"])),
         ("in flight", str(server["calls_in_flight"] or "")),
         ("sessions", str(server["further_sessions"] or "")),
+        ("sharing", "" if server.get("sharing", "auto") == "auto" else server["sharing"]),
+        ("used by", _agents(server.get("used_by", []), sessions)),
         ("counters", ", ".join(f"{key} {count}" for key, count in server["counters"].items())),
         *(("warning", warning) for warning in server["warnings"]),
     ]
     lines = [f"  {key:<14}{output.line(value)}" for key, value in fields if value]
     return "\n".join([output.line(server["name"]), *lines, *_last_error(server["last_error"])]) + "\n"
+
+
+def _agents(numbers: list[int], sessions: Sequence[SessionStatus]) -> str:
+    """Who they are: by name where they have told one, and where they work."""
+    known = {session["id"]: session for session in sessions}
+    found = [known[number] for number in numbers if number in known]
+    places = [", ".join(filter(None, [str(one["id"]), one["workspace"]])) for one in found]
+    names = [f"{one['client'] or 'agent'} ({place})" for one, place in zip(found, places, strict=True)]
+    return f"{len(found)}: {', '.join(names)}" if found else ""
 
 
 def _last_error(error: LastError | None) -> list[str]:
@@ -180,7 +206,8 @@ def _command(command: list[str]) -> str:
 def _show(report: StatusReport, one: bool) -> None:
     home = os.environ.get("HOME", "")
     if one:
-        print("\n".join(detail(server, home) for server in report["servers"]) + problems(report), end="")
+        details = [detail(server, home, report["sessions"]) for server in report["servers"]]
+        print("\n".join(details) + problems(report), end="")
     elif output.on_terminal() and report["servers"]:
         _show_on_terminal(report, home)
     else:
@@ -200,7 +227,9 @@ def _show_on_terminal(report: StatusReport, home: str) -> None:
     for n in shown:
         grid.add_column(HEADERS[n], no_wrap=HEADERS[n] != HEADERS[-1], overflow="fold")
     for server in report["servers"]:
-        cells = [Text(output.line(cell) or "-") for cell in row(server, home)]
+        *first, text = row(server, home)
+        text = brief(server, text, origin=HEADERS.index("ORIGIN") in shown)
+        cells = [Text(output.line(cell) or "-") for cell in (*first, text)]
         cells[1].stylize(STYLES.get(server["state"], ""))
         grid.add_row(*(cells[n] for n in shown))
     console.print(Text(summary(report)))

@@ -22,11 +22,16 @@ PATIENCE = 20.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--restart",
+        action="store_true",
+        help="for an upgrade: agents behind `mcphub connect` start the next daemon, if nobody does, and go on in it",
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    report = ControlClient().stop()
+    report = ControlClient().stop(args.restart)
     pid = report["pid"]
     if not ended(pid, PATIENCE):
         output.complain(f"the daemon (pid {pid}) is still shutting down after {PATIENCE:g} s; its log says why")

@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    workspace = current_workspace() if args.workspace is None else os.path.abspath(args.workspace)
+    workspace = current_workspace(args.workspace)
     try:
         report = ControlClient(workspace=workspace).why(args.name)
     except ControlError as error:

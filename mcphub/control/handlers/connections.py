@@ -13,7 +13,8 @@ async def post_reconnect(hub: Hub, request: Request) -> Reply:
     """Close and open again one server, or all; attempts start from zero. Does not wait for the connection.
 
     Body: `name` (absent or null = all), `workspace` (default none).
-    Answers: `ReconnectReport` with the names; 404 for an unknown name.
+    Answers: `ReconnectReport` with the names, for all also with what of the files cannot be used; 404 for an unknown
+    name.
     """
     body = read_body(request.body, ReconnectBody)
     return Reply(await hub.reconnect(body.workspace or request.workspace, body.name))

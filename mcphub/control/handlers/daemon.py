@@ -25,8 +25,9 @@ async def post_reload(hub: Hub, request: Request) -> Reply:
 async def post_stop(hub: Hub, request: Request) -> Reply:
     """Shut the daemon down in order. The answer comes first; the process is gone some time after it.
 
-    Body: none, or `{}`.
+    Body: none, or `{"restart": true}` where another daemon comes next: agents behind `mcphub connect` then go on in
+    it, and start it where nobody else does.
     Answers: `StopReport` with the pid to wait for.
     """
-    read_body(request.body, StopBody)
-    return Reply(StopReport(pid=os.getpid()), then=hub.stop)
+    body = read_body(request.body, StopBody)
+    return Reply(StopReport(pid=os.getpid()), then=hub.restart if body.restart else hub.stop)

@@ -80,3 +80,32 @@ def test_asked_on_the_terminal(home: Place) -> None:
     assert status == 0
     assert b"tok-1" not in shown
     assert file(home).read_text() == "A=tok-1\n"
+
+
+def test_where_programs_are_looked_for(home: Place) -> None:
+    """C027: the login shell is asked when told to, and its directories are shown with the others from then on."""
+    Path(home.root, "home", ".bash_profile").write_text("echo hello\nPATH=/h/.nvm/bin:$PATH\n")
+    home.environment.update(SHELL="/bin/bash", PATH=f"/own/bin:{home.environment['PATH']}")
+    before, complaint, status = home.run("env", "path")
+    assert "/h/.nvm/bin" not in before
+    assert "mcphub env path --refresh" in complaint
+    assert status == 0
+    shown, complaint, status = home.run("env", "path", "--refresh")
+    assert (shown.splitlines()[0], complaint, status) == ("/own/bin", "", 0)
+    assert "/h/.nvm/bin" in shown.splitlines()
+    report = json.loads(home.run("env", "path", "--json")[0])
+    assert report["login_path"].startswith("/h/.nvm/bin:")
+    assert report["shell"] == "/bin/bash"
+
+
+def test_a_profile_that_says_nothing(home: Place) -> None:
+    """C027: why is said, the status is 1, and what was known before stays."""
+    profile = Path(home.root, "home", ".bash_profile")
+    home.environment.update(SHELL="/bin/bash")
+    profile.write_text("PATH=/h/.nvm/bin:$PATH\n")
+    assert home.run("env", "path", "--refresh")[2] == 0
+    profile.write_text("exit 3\n")
+    shown, complaint, status = home.run("env", "path", "--refresh")
+    assert "/h/.nvm/bin" in shown.splitlines()
+    assert "ended with status 3" in complaint
+    assert status == 1

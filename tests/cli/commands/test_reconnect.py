@@ -18,3 +18,12 @@ def test_one_or_all(place: Place, hub: CannedHub, portal: BlockingPortal) -> Non
     assert hub.asked[:2] == [("reconnect", place.workspace, "a"), ("reconnect", place.workspace, "a", "b\x1b")]
     hub.servers = []
     assert place.run("reconnect", "--all") == ("there is nothing to reconnect\n", "", 0)
+
+
+def test_files_that_cannot_be_used(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """Whoever asks for all asks for what a file says now: one that cannot be read is an answer, on stderr."""
+    hub.servers, hub.problems = [server("a")], ["cannot read /x\x1b"]
+    assert place.run("reconnect", "--all") == ("reconnecting a\n", "mcphub: cannot read /x\\x1b\n", 1)
+    out, err, status = place.run("reconnect", "--all", "--json")
+    assert ('"cannot read /x' in out, err, status) == (True, "", 1)
+    assert place.run("reconnect", "a") == ("reconnecting a\n", "", 0)

@@ -11,7 +11,7 @@ import pytest
 from anyio.from_thread import BlockingPortal
 
 from mcphub.cli.commands import status
-from mcphub.status import ServerStatus
+from mcphub.status import ServerStatus, SessionStatus
 from tests.cli.conftest import Place
 from tests.fakes.canned_hub import EVIL, CannedHub, failed, origin, served, server
 
@@ -215,3 +215,48 @@ def test_places_are_short_where_they_are_ours() -> None:
     assert status.place(origin("x", 0, path="/home/user2/f"), "/home/u") == "/home/user2/f"
     assert status.place(origin("x", 0, path="/f"), "/") == "~/f"
     assert status.place(origin("x", 0, path="/f"), "") == "/f"
+
+
+def test_who_uses_it(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """The agents by name, number and directory, how it is shared, and what sharing saves."""
+    hub.servers = [server("time", sharing="workspace", used_by=[1, 3])]
+    hub.attached = [
+        SessionStatus(id=1, client="cursor", workspace="/w", era=None, pid=None, since=1.0, calls_in_flight=0),
+        SessionStatus(id=2, client="other", workspace="/v", era=None, pid=None, since=1.0, calls_in_flight=0),
+        SessionStatus(id=3, client="", workspace="", era=None, pid=None, since=1.0, calls_in_flight=0),
+    ]
+    shown = place.run("status", "time")[0]
+    assert "  sharing       workspace\n" in shown
+    assert "  used by       2: cursor (1, /w), agent (3)\n" in shown
+    hub.saved = 25 << 20
+    assert place.run("status")[0].startswith(
+        "mcphub 0.1.0, pid 4711, up 1m, 30.0M: 1 of 1 servers connected, 3 agents attached, 25.0M saved by sharing\n"
+    )
+
+
+LONG = "cannot use server bad: /srv/mcp.json:7 mcpServers.bad.args: " + "a long story, " * 20 + "and its end"
+
+
+def test_the_reason_is_whole_where_nobody_counts_columns(
+    place: Place, hub: CannedHub, portal: BlockingPortal
+) -> None:
+    """A pipe gets all of it; a terminal not what stands in other columns, nor more than fits."""
+    hub.servers = [rest("bad", "failed", "failed", LONG, origin=origin("bad", 7, path="/srv/mcp.json"))]
+    assert LONG in place.run("status")[0]
+    with place.terminal("status", columns=300) as terminal:
+        wide, _ = terminal.end()
+    assert b"cannot use server" not in wide and wide.count(b"/srv/mcp.json:7") == 1
+    assert b"mcpServers.bad.args: a long story" in wide and b"..." in wide
+    with place.terminal("status", columns=100) as terminal:
+        narrow, _ = terminal.end()
+    assert b"/srv/mcp.json:7" in narrow and b"cannot use server" not in narrow
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.0, "now"), (0.9, "now"), (1.0, "in 1s"), (61.0, "in 1m")])
+def test_when_it_is_tried_again(
+    place: Place, hub: CannedHub, portal: BlockingPortal, seconds: float, said: str
+) -> None:
+    """What is on its way is not announced."""
+    hub.servers = [rest("slow", "pending", "pending 3/5", "lost", retry_in=seconds)]
+    assert f"again {said}; lost" in place.run("status")[0]
+    assert f"  again         {said}\n" in place.run("status", "slow")[0]

@@ -62,5 +62,5 @@ def test_a_daemon_that_does_not_end_is_said(
     monkeypatch.setenv("XDG_RUNTIME_DIR", place.root)
     monkeypatch.setattr(stop, "PATIENCE", 0.01)
     with served(CannedHub(), place.socket):
-        assert stop.run(argparse.Namespace(json=False)) == 1
+        assert stop.run(argparse.Namespace(json=False, restart=False)) == 1
     assert f"(pid {os.getpid()}) is still shutting down after 0.01 s" in capsys.readouterr().err

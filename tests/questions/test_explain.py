@@ -1,0 +1,347 @@
+"""The answer to "why", from the values that decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from mcphub.config.layer import Layer
+from mcphub.desired import desired_state, distinct, instance_key
+from mcphub.policy.approval import subject
+from mcphub.questions.explain import instance_row, near_names, why
+from mcphub.spec import Off, Scope, Want
+from mcphub.status import ServerStatus, WhyReport
+from mcphub.store.approvals import Decision, Decisions
+from tests.fakes.canned_hub import failed, server
+from tests.questions.machine import (
+    CATALOGUE,
+    ENTERPRISE,
+    OWN,
+    PROJECT,
+    SETTINGS,
+    USER,
+    asked,
+    managed,
+    nothing,
+    own,
+    plugin,
+    resolved,
+    servers,
+)
+from tests.questions.test_inventory import HOUSE
+
+A = {"a": {"command": "run"}}
+URL = {"a": {"type": "http", "url": "https://bad.example/mcp"}}
+
+
+def user(entries: Mapping[str, Any]) -> Layer:
+    return servers(Scope.USER, entries)
+
+
+def project(entries: Mapping[str, Any]) -> Layer:
+    return servers(Scope.PROJECT, entries)
+
+
+def stop(report: WhyReport) -> tuple[str, str]:
+    """The step at which it ends, and the file and key that decided."""
+    step = next(step for step in report["steps"] if step["verdict"] == "no")
+    origin = step["origin"]
+    return step["step"], "" if origin is None else f"{origin['path']}:{origin['line']} {origin['key']}"
+
+
+#: what is the matter: the layers, the step at which it ends, what decided, words of the answer, the first thing to do.
+CAUSES: dict[str, tuple[list[Layer], str, str, str, str]] = {
+    "denied by name": (
+        [managed({"deniedMcpServers": [{"serverName": "a"}]}), user(A)],
+        "policy",
+        f"{SETTINGS}:3 deniedMcpServers[0]",
+        'denied by policy: {"serverName": "a"} in ' + f"{SETTINGS}:3 deniedMcpServers[0]",
+        f"ask who manages this computer to change {SETTINGS}:3 deniedMcpServers[0]",
+    ),
+    "denied by command": (
+        [managed({"deniedMcpServers": [{"serverCommand": ["run"]}]}), user(A)],
+        "policy",
+        f"{SETTINGS}:3 deniedMcpServers[0]",
+        '{"serverCommand": ["run"]}',
+        f"ask who manages this computer to change {SETTINGS}:3 deniedMcpServers[0]",
+    ),
+    "denied by URL": (
+        [managed({"deniedMcpServers": [{"serverUrl": "bad.example"}]}), user(URL)],
+        "policy",
+        f"{SETTINGS}:3 deniedMcpServers[0]",
+        '{"serverUrl": "bad.example"}',
+        f"ask who manages this computer to change {SETTINGS}:3 deniedMcpServers[0]",
+    ),
+    "denied by the person": (
+        [user(A), own('[policy]\ndeniedMcpServers = [{serverName = "a"}]\n')],
+        "policy",
+        f"{OWN}:2 policy.deniedMcpServers[0]",
+        "this is your own rule",
+        f"edit {OWN}:2 policy.deniedMcpServers[0]",
+    ),
+    "not on the list": (
+        [managed({"allowedMcpServers": [{"serverName": "b"}]}), user(A)],
+        "policy",
+        f"{SETTINGS}:2 allowedMcpServers",
+        "not allowed by policy",
+        f"ask who manages this computer to change {SETTINGS}:2 allowedMcpServers, which would have to name it",
+    ),
+    "on the person's list only": (
+        [
+            managed({"allowedMcpServers": [{"serverName": "b"}], "allowManagedMcpServersOnly": True}),
+            user(A),
+            own('[policy]\nallowedMcpServers = [{serverName = "a"}]\n'),
+        ],
+        "policy",
+        f"{SETTINGS}:2 allowedMcpServers",
+        f"{OWN}:2 policy.allowedMcpServers does not count, by {SETTINGS}:7 allowManagedMcpServersOnly",
+        f"ask who manages this computer to change {SETTINGS}:2 allowedMcpServers, which would have to name it",
+    ),
+    "broken policy": (
+        [managed('{"deniedMcpServers": ['), user(A)],
+        "policy",
+        "",
+        f"policy cannot be read, so only the organisation's own servers may run: cannot use {SETTINGS}:1:23",
+        f"ask who manages this computer: cannot use {SETTINGS}:1:23",
+    ),
+    "broken rules of the person": (
+        [user(A), own("[policy]\nallowedMcpServers = 1\n")],
+        "policy",
+        "",
+        f"cannot use {OWN}:2 policy.allowedMcpServers",
+        f"correct your own rules: cannot use {OWN}:2 policy.allowedMcpServers",
+    ),
+    "enterprise": (
+        [servers(Scope.ENTERPRISE, {"e": {"command": "e"}}), user(A)],
+        "enterprise",
+        f"{ENTERPRISE}:0 mcpServers",
+        f"{ENTERPRISE} has exclusive control over MCP servers",
+        f"ask who manages this computer: only {ENTERPRISE} says which servers there are",
+    ),
+    "not approved": (
+        [project(A)],
+        "approval",
+        f"{PROJECT}:2 mcpServers.a",
+        "waits for your approval",
+        "look at what it runs and decide: mcphub approve a",
+    ),
+    "switched off in its file": (
+        [user({"a": {"command": "run", "enabled": False}})],
+        "switch",
+        f"{USER}:2 mcpServers.a",
+        f"switched off by {USER}:2 mcpServers.a.enabled",
+        "switch it on: mcphub enable a",
+    ),
+    "switched off by a project": (
+        [project({"a": {"command": "run", "enabled": False}})],
+        "switch",
+        f"{PROJECT}:2 mcpServers.a",
+        f"switched off by {PROJECT}:2 mcpServers.a.enabled",
+        f"edit {PROJECT}:2 mcpServers.a.enabled",
+    ),
+    "broken entry": (
+        [user({"a": {"command": 1}})],
+        "entry",
+        f"{USER}:2 mcpServers.a",
+        f"{USER}:2 mcpServers.a.command: expected a string, found a number",
+        f"correct {USER}:2 mcpServers.a; the daemon reads it again by itself",
+    ),
+    "missing variable": (
+        [user({"a": {"command": "run", "args": ["${NOPE}"]}})],
+        "entry",
+        f"{USER}:2 mcpServers.a",
+        f"{USER}:2 mcpServers.a.args[0]: missing variable NOPE",
+        "set the variable: mcphub env set NOPE",
+    ),
+    "blank form": (
+        [user({"a": {"url": ""}})],
+        "entry",
+        f"{USER}:2 mcpServers.a",
+        "not configured yet",
+        f"write its url in {USER}:2 mcpServers.a",
+    ),
+}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_each_cause_has_its_answer(cause: str) -> None:
+    """The step, the file and key that decided, a sentence that says so, and what would change it."""
+    layers, step, origin, words, first = CAUSES[cause]
+    report = why(asked("a", resolved(*layers)))
+    assert (report["configured"], report["wanted"]) == (True, False)
+    assert stop(report) == (step, origin)
+    assert words in report["answer"]
+    assert report["answer"].startswith("a does not run: ")
+    assert report["next"][0].startswith(first)
+
+
+def approved(entries: Mapping[str, Any]) -> Decisions:
+    asks = subject(resolved(project(entries)).servers["a"])
+    assert asks is not None
+    return {("/w", "a"): Decision((asks.content(),))}
+
+
+def test_what_changed_since_it_was_approved() -> None:
+    """Another content than the approved one waits, and the way on is the same."""
+    report = why(asked("a", resolved(project({"a": {"command": "other"}})), approved(A)))
+    assert stop(report)[0] == "approval"
+    assert "changed since you approved it" in report["answer"]
+    assert report["next"] == ["look at what it runs and decide: mcphub approve a"]
+    report = why(asked("a", resolved(project(A)), approved(A)))
+    assert (report["wanted"], report["state"]) == (True, "may run")
+    assert [step["text"] for step in report["steps"] if step["step"] == "approval"] == ["you have approved just this"]
+
+
+def test_all_that_have_the_name() -> None:
+    """By precedence: who wins, who is shadowed, also where it cannot be read; beside an enterprise's nobody counts."""
+    one = resolved(project(A), user({"a": 3}), plugin("x", {"a": {"command": "p"}}))
+    report = why(asked("a", one, approved(A)))
+    shown = [(claim["standing"], claim["origin"]["path"], claim["text"]) for claim in report["claims"]]
+    wrong = f"cannot use server a: {USER}:2 mcpServers.a: expected an object, found a number"
+    assert shown == [("effective", PROJECT, ""), ("shadowed", USER, wrong)]
+    assert f"it wins over {USER}:2 mcpServers.a" in report["steps"][0]["text"]
+
+    one = resolved(servers(Scope.ENTERPRISE, A), project(A), user(A))
+    report = why(asked("a", one))
+    assert [claim["standing"] for claim in report["claims"]] == ["effective", "ignored", "ignored"]
+    assert report["wanted"]
+
+
+def test_a_duplicate_names_its_winner_and_the_winner_what_it_suppresses() -> None:
+    """Whichever of the two is asked about."""
+    one = resolved(user(A), plugin("x", {"p": {"command": "run"}}))
+    report = why(asked("plugin:x:p", one))
+    assert stop(report) == ("duplicate", f"{USER}:2 mcpServers.a")
+    assert report["answer"].endswith("it is the same server as a (user), which runs in its place")
+    assert report["state"] == "disabled (duplicate)"
+    assert "mcphub remove a" in report["next"][0]
+    assert not report["wanted"]
+    report = why(asked("a", one))
+    assert [origin["path"] for origin in report["suppresses"]] == ["/p/x/.mcp.json"]
+
+
+def test_what_would_stand_in_the_way_next() -> None:
+    """Of what is switched off policy is told too: switching it on would not help."""
+    one = resolved(managed({"deniedMcpServers": [{"serverName": "a"}]}), user(A), off={"a": ""})
+    report = why(asked("a", one))
+    assert stop(report)[0] == "switch"
+    assert [step["text"][:13] for step in report["steps"] if step["verdict"] == "unasked"] == ["were it on: d"]
+    assert report["next"] == [
+        "switch it on: mcphub enable a",
+        f"ask who manages this computer to change {SETTINGS}:3 deniedMcpServers[0]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "answer", "following"),
+    [
+        (server("a"), "a runs", []),
+        (
+            failed("a"),
+            "a does not run: failed: 5 attempts failed: spawn npx ENOENT",
+            ["install Node.js", "see what it wrote: mcphub logs a", "try again: mcphub reconnect a"],
+        ),
+        (
+            server("a", state="pending", state_text="pending 2/5", reason="it ended"),
+            "a does not run yet: pending 2/5: it ended",
+            ["wait; see how it goes: mcphub status a --watch"],
+        ),
+        (
+            server("a", state="pending", state_text="pending (idle)", reason="idle"),
+            "a does not run yet: pending (idle): idle",
+            ["attach an agent in /w, or one below it; it is started then"],
+        ),
+        (
+            server("a", state="needs-auth", state_text="needs-auth", reason="401"),
+            "a does not run: needs-auth: 401",
+            ["try again: mcphub reconnect a"],
+        ),
+    ],
+    ids=["connected", "failed", "pending", "idle", "needs-auth"],
+)
+def test_the_connection(row: ServerStatus, answer: str, following: list[str]) -> None:
+    """Of what may run the daemon's row says the rest."""
+    one = resolved(project(A))
+    known = asked("a", one, approved(A))
+    place = {"scope": "project", "path": PROJECT, "key": "mcpServers.a", "line": 2}
+    rows: list[Any] = [
+        {**server("a"), "workspace": "/v", "origin": {**place, "path": "/v/.mcp.json"}},
+        {**failed("a"), "workspace": "/other", "origin": place},
+        {**row, "workspace": "/w", "origin": place},
+    ]
+    report = why(instance_row(known, distinct(one, approved(A), CATALOGUE, nothing), rows))
+    assert (report["answer"], report["next"], report["state"]) == (answer, following, row["state_text"])
+
+
+def test_without_a_daemon() -> None:
+    """What may run is not said to run."""
+    known = msgspec.structs.replace(asked("a", resolved(user(A))), live=False)
+    report = why(known)
+    assert report["answer"] == "a may run; no daemon was asked"
+    assert report["next"] == ["start the daemon: mcphub serve"]
+    assert not report["live"]
+
+
+def test_a_name_that_nobody_has() -> None:
+    """It is said where was looked, what may have been meant, and how to have one."""
+    one = resolved(user({"github": {"command": "x"}}), plugin("x", {"db": {"command": "y"}}))
+    report = why(asked("gitub", one))
+    assert (report["configured"], report["near"], report["claims"]) == (False, ["github"], [])
+    assert report["answer"] == "no server is named gitub here"
+    assert report["steps"][0]["text"].endswith(f"looked in {USER}, /p/x/.mcp.json")
+    assert report["next"][0] == "did you mean github? run: mcphub why github"
+    assert "mcphub add gitub" in report["next"][1]
+    assert why(asked("db", one))["near"] == ["plugin:x:db"]
+    report = why(msgspec.structs.replace(asked("q", one), elsewhere=("/v",)))
+    assert report["next"][0] == "agents in /v have it; ask from there: --workspace /v"
+    assert "only there while nothing is configured" in why(asked("mcphub", one))["answer"]
+
+
+def test_a_name_that_nobody_can_have() -> None:
+    """Where an enterprise is alone nothing can be added, and a file that cannot be read may name it."""
+    report = why(asked("q", resolved(servers(Scope.ENTERPRISE, A))))
+    assert report["next"] == [
+        f"ask who manages this computer: {ENTERPRISE} says which servers there are, and no other file can add one"
+    ]
+    broken = resolved(servers(Scope.USER, {}), managed("{"))
+    assert why(asked("q", broken))["next"][0] == f"correct {SETTINGS}, which cannot be read and may name it"
+    assert why(asked("\x1b[2J", broken))["answer"] == 'no server is named "\\u001b[2J" here'
+
+
+def test_names_that_may_be_meant() -> None:
+    """Case and signs between words first, then the end of a plugin's name, then likeness."""
+    known = ["github", "git-lab", "plugin:x:git", "time"]
+    assert near_names("GitHub", known) == ["github"]
+    assert near_names("git_lab", known)[0] == "git-lab"
+    assert near_names("git", known)[0] == "plugin:x:git"
+    assert near_names("zzz", known) == []
+
+
+@pytest.mark.parametrize("cause", [*CAUSES, "house"])
+def test_it_says_what_is_done(cause: str) -> None:
+    """What may run by the answer is just what the daemon would run, and the state is its row's."""
+    layers = HOUSE if cause == "house" else CAUSES[cause][0]
+    one = resolved(*layers)
+    shown = distinct(one, {}, CATALOGUE, nothing)
+    wishes = desired_state({"/w": shown}, {}, unwrap=CATALOGUE, executed=nothing)
+    for name, found in shown.servers.items():
+        report = why(asked(name, one))
+        key = instance_key(found)
+        wish = wishes.get(key) if key is not None else None
+        assert report["wanted"] == isinstance(wish, Want), name
+        if isinstance(wish, Off):
+            assert report["state"] == f"disabled ({wish.because})", name
+            if wish.because in ("policy", "approval", "person"):
+                assert wish.detail in report["answer"], name
+
+
+def test_a_name_that_no_server_can_have() -> None:
+    """What is wrong with the entry is told, also where it is asked for as the file has it."""
+    one = resolved(user({"a b": {"command": "x"}}))
+    report = why(asked("a b", one))
+    assert report["answer"].startswith('"a b" does not run: cannot use server "a b": ')
+    assert report["claims"][0]["origin"]["key"] == 'mcpServers."a b"'
+    assert why(asked("", one))["answer"] == 'no server is named "" here'
