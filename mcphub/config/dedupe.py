@@ -124,6 +124,10 @@ def identity(resolved: Resolved) -> Identity:
             found["cwd"] = transport.cwd
     elif isinstance(transport, HttpSpec):
         found = {("header", name.lower()): str(value) for name, value in transport.headers.items()}
+        if transport.helper is not None:
+            found["helper"] = transport.helper.shown
+        if transport.tls is not None:
+            found["tls"] = repr(transport.tls)
         if entry.raw.get("oauth"):
             found["oauth"] = json.dumps(entry.raw["oauth"], sort_keys=True)
     return found

@@ -133,13 +133,18 @@ def base_environment(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name in BASE_NAMES or name.startswith(BASE_PREFIXES)}
 
 
+def own_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """All of `env` that is for the daemon as a program, without what is for it as a service."""
+    return {name: value for name, value in env.items() if name not in _SERVICE_NAMES}
+
+
 def child_environment(hub_env: Mapping[str, str], spec: StdioSpec) -> dict[str, str]:
     """The whole environment of the child that `spec` describes: base set, what `inherit_env` opens, then its own `env`.
 
     The values are secrets; the result must not be logged.
     """
     if spec.inherit_env is True:
-        env = {name: value for name, value in hub_env.items() if name not in _SERVICE_NAMES}
+        env = own_environment(hub_env)
     else:
         env = base_environment(hub_env)
         if spec.inherit_env:

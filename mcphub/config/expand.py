@@ -97,7 +97,7 @@ def expand(text: str, variables: Variables) -> Expanded:
         body = text[dollar.end() : end - 1]
         at = end
         reference = _REFERENCE.fullmatch(body)
-        if secret := _SECRET.fullmatch(body):
+        if dollar.group() == "${" and body.startswith("secret:") and (secret := _SECRET.fullmatch(body)):
             kept = variables.secret(secret["name"]) if variables.secret is not None else None
             if kept is None:
                 secrets.append(secret["name"])
@@ -127,6 +127,9 @@ def only_references(text: str) -> bool:
 
 def _balanced(text: str, start: int) -> int:
     """The offset behind the `}` that ends what began before `start`; -1 when none does."""
+    first = text.find("}", start)
+    if first < 0 or text.find("${", start, first) < 0:
+        return first + 1 if first >= 0 else -1
     depth = 1
     for brace in _BRACE.finditer(text, start):
         depth += 1 if brace.group() == "${" else -1

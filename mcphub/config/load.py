@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from mcphub.errors import ConfigError
-from mcphub.spec import SHORTEST_SECRET, HttpSpec, Scope, StdioSpec
+from mcphub.spec import DIVIDED, Scope
 from mcphub.store.dynamic import Added
+from mcphub.store.login_path import login_path_file
 from mcphub.store.toggles import Toggles, ToggleStore
 
 from .entries.context import Context, EnvFile
@@ -25,11 +26,12 @@ from .policy_document import PolicyDocument
 from .readfile import GONE, Content, Reader, Stamp, changed
 from .remote_settings import RemoteSettings
 from .resolve import ResolvedSet, resolve, wanted_env_files
+from .search_path import merged
+from .secret_values import secret_values
 from .settings import HubSettings, parse_settings
 from .settle import SETTLE, settled
 from .sources import SOURCES
 from .sources.request import Request
-from .urls import secrets_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Loaded:
     #: What each file that was read said last, and since when one is gone that still counts as it was.
     contents: Mapping[str, Content] = field(default_factory=dict, repr=False)
     gone: float | None = None
-    #: The servers are those of no workspace, the very same ones.
+    #: The servers are those of no workspace, the very same ones; `stamps` are then of what was looked at beside those.
     shared: bool = False
 
     def signature(self) -> tuple[Stamp, ...]:
@@ -88,19 +90,13 @@ class Loaded:
         return self.resolved.warnings
 
     def secrets(self) -> frozenset[str]:
-        """Values that must not be seen in a log: those of entries' `env` and `headers`, user and query of a URL,
-        and arguments that held a variable."""
+        """Values that must not be seen in a log: see `secret_values`."""
         found: set[str] = set()
         for one in self.resolved.servers.values():
-            transport = one.spec.transport if one.spec is not None else None
-            if isinstance(transport, StdioSpec):
+            if one.spec is not None:
                 known = one.entry.variables if one.entry is not None else {}
-                found |= {str(value) for name, value in transport.env.items() if known.get(name) != value}
-                pairs = zip(transport.args, transport.shown[1:], strict=False)
-                found |= {str(arg) for arg, shown in pairs if arg != shown}
-            elif isinstance(transport, HttpSpec):
-                found |= secrets_of(transport)
-        return frozenset(value for value in found if len(value) >= SHORTEST_SECRET)
+                found.update(secret_values(one.spec.transport, known))
+        return frozenset(found)
 
 
 def load(
@@ -111,10 +107,11 @@ def load(
     previous: Loaded | None = None,
     dynamic: tuple[Added, ...] = (),
     client: Mapping[str, str] | None = None,
+    agent: str = "",
 ) -> Loaded:
     """Everything for one workspace (an absolute directory, "" = none). `env` is the daemon's own environment, `dynamic`
     what was added to it until it ends. `client` are variables of an agent's: those that the settings list in
-    `clientEnv` are what references find first.
+    `clientEnv` are what references find first. `agent` is the one that it is for, "" = all: see `ServerSpec.agent`.
 
     `previous` is the last result for the same workspace, or for none: a file of servers that cannot be read now keeps
     what it said then, with a warning; what administrators wrote does so for a moment (settle.py), and so does a file
@@ -124,7 +121,7 @@ def load(
     notes: list[str] = []
     file_env, found = parse_environment(_read(reader, places.environment, notes), places.environment)
     notes += found
-    environment = hub_environment(env, file_env)
+    environment = hub_environment(_with_login_path(reader, env, places.login_path, notes), file_env)
     known = len(notes)
     written = _read(reader, places.settings, notes)
     fault = "".join(notes[known:])
@@ -151,6 +148,7 @@ def load(
         call_timeout=settings.call.timeout,
         switched_off=toggles.switched_off(os.path.realpath(workspace) if workspace else ""),
         workspace=workspace,
+        agent=agent,
     )
     env_files = {path: _env_file(reader, path) for path in wanted_env_files(layers, context)}
     resolved = resolve(layers, replace(context, env_files=env_files), workspace=workspace)
@@ -171,15 +169,22 @@ def load_beside(
     theirs = everybody.resolved.layers
     if own != tuple(layer for layer in theirs if layer.scope in OWNED):
         return None
+    if divides(everybody.resolved):
+        return None
     toggles = everybody.toggles
     if toggles.switched_off(os.path.realpath(workspace)) != toggles.switched_off(""):
         return None
     return replace(
         everybody,
         resolved=replace(everybody.resolved, workspace=workspace),
-        stamps=tuple({stamp.path: stamp for stamp in (*reader.stamps, *everybody.stamps)}.values()),
+        stamps=reader.stamps,
         shared=True,
     )
+
+
+def divides(resolved: ResolvedSet, by: Collection[str] = DIVIDED) -> bool:
+    """Whether any server has further instances for further workspaces or agents, or for those of `by` alone."""
+    return any(one.spec is not None and one.spec.sharing in by for one in resolved.servers.values())
 
 
 def _read(reader: Reader, path: str, notes: list[str]) -> bytes:
@@ -190,6 +195,16 @@ def _read(reader: Reader, path: str, notes: list[str]) -> bytes:
         last = reader.last(path)
         notes.append(f"{error}; what it said last stays in force" if last else str(error))
         return last
+
+
+def _with_login_path(reader: Reader, env: Mapping[str, str], path: str, notes: list[str]) -> Mapping[str, str]:
+    """The daemon's own environment, with the directories that programs are found in when a person looks for them."""
+    data = _read(reader, path, notes)
+    if not data:
+        return env
+    known, problems = login_path_file(path).understand(data)
+    notes += problems
+    return {**env, "PATH": merged(env.get("PATH", ""), known.path)} if known.path else env
 
 
 def _last_good_rules(

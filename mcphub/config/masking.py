@@ -11,7 +11,7 @@ from .expand import only_references
 
 _OPTION = re.compile(r"(?P<option>-[^=\s]*=)(?P<value>.+)", re.DOTALL)
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:(?P<user>[^/?#@]*)@)?(?P<rest>[^?#]*)(?P<query>\?[^#]*)?")
-_MASK = "***"
+MASK = "***"
 
 
 def masked(arg: str) -> str:
@@ -21,13 +21,19 @@ def masked(arg: str) -> str:
     """
     option = _OPTION.fullmatch(arg)
     if option is not None:
-        return option["option"] + (option["value"] if only_references(option["value"]) else _MASK)
+        return option["option"] + (option["value"] if only_references(option["value"]) else MASK)
     url = _URL.match(arg)
     if url is None:
         return arg
-    user = f"{_MASK}@" if url["user"] else ""
-    query = f"?{_MASK}" if url["query"] else ""
+    user = f"{MASK}@" if url["user"] else ""
+    query = f"?{MASK}" if url["query"] else ""
     return f"{url['scheme']}{user}{url['rest']}{query}"
+
+
+def option_value(arg: str) -> str:
+    """The value of an argument that is `--option=value`, "" = it is none."""
+    option = _OPTION.fullmatch(arg)
+    return option["value"] if option is not None else ""
 
 
 def masked_url(url: str) -> str:
@@ -36,4 +42,4 @@ def masked_url(url: str) -> str:
     scheme, slashes, rest = place.rpartition("://")
     host, slash, path = rest.partition("/")
     user, at, host = host.rpartition("@")
-    return f"{scheme}{slashes}{_MASK if user else ''}{at}{host}{slash}{path}{mark}{_MASK if mark else ''}"
+    return f"{scheme}{slashes}{MASK if user else ''}{at}{host}{slash}{path}{mark}{MASK if mark else ''}"

@@ -86,6 +86,11 @@ class Places(msgspec.Struct, frozen=True):
         return os.path.join(self.state_dir, "webapp.json")
 
     @property
+    def login_path(self) -> str:
+        """What the login shell's PATH was when it was last asked."""
+        return os.path.join(self.state_dir, "login-path.json")
+
+    @property
     def fetched_settings(self) -> str:
         """Managed settings as they were fetched last."""
         return os.path.join(self.state_dir, "managed-settings.json")

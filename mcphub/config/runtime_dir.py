@@ -46,6 +46,14 @@ def runtime_dir() -> str:
     return directory
 
 
+def unused() -> str:
+    """What to say where XDG_RUNTIME_DIR is set and does not count, "" = nothing. Raises as `runtime_dir` does."""
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    if not given or given.startswith("/"):
+        return ""
+    return f"XDG_RUNTIME_DIR is {given!r}, but only an absolute path counts there; {runtime_dir()} is used instead"
+
+
 def agent_socket() -> str:
     """The path that agents attach to. Raises ConfigError when it is too long, or as `runtime_dir` does."""
     return _checked(runtime_dir() + "/agent/agent.sock")

@@ -11,7 +11,10 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from mcphub.address import is_loopback
 from mcphub.spec import HttpSpec
 
-DEFAULT_PORTS = {"http": 80, "https": 443}
+DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+#: What an address of a server begins with, over HTTP and over a WebSocket.
+HTTP_SCHEMES = ("http", "https")
+WS_SCHEMES = ("ws", "wss")
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _NOT_IN_URL = re.compile(r"[\x00-\x20\x7f\\]")
@@ -26,7 +29,7 @@ _OURS = frozenset(
         "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
     ]
 )
-_OURS_PREFIX = "mcp-param-"
+_OURS_PREFIXES = ("mcp-param-", "sec-websocket-")
 
 # Parts of a variable's name, between underscores, that say its value is a credential; and names that hold one inside.
 _CREDENTIAL_PARTS = frozenset(
@@ -38,15 +41,15 @@ _CREDENTIAL_PARTS = frozenset(
 _CREDENTIAL_NAMES = frozenset(["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "DATABASE_URL", "REDIS_URL", "MONGODB_URI"])
 
 
-def url_fault(url: str) -> str:
-    """Why no server can be reached at this URL."""
+def url_fault(url: str, schemes: tuple[str, ...] = HTTP_SCHEMES) -> str:
+    """Why no server can be reached at this URL, which has one of these schemes."""
     if _NOT_IN_URL.search(url):
         return "a URL has no blanks, backslashes or control characters"
     parts = split_url(url)
     if parts is None:
         return "this is no URL"
-    if parts.scheme not in ("http", "https"):
-        return "expected an address that begins with http:// or https://"
+    if parts.scheme not in schemes:
+        return f"expected an address that begins with {' or '.join(f'{scheme}://' for scheme in schemes)}"
     if not parts.hostname:
         return "the URL names no host"
     return ""
@@ -55,9 +58,15 @@ def url_fault(url: str) -> str:
 def open_host(url: str) -> str:
     """The host that a URL without TLS leads to, "" where TLS is used or the host is this machine."""
     parts = split_url(url)
-    if parts is None or parts.scheme != "http" or not parts.hostname or is_loopback(parts.hostname):
+    if parts is None or parts.scheme not in ("http", "ws") or not parts.hostname or is_loopback(parts.hostname):
         return ""
     return parts.hostname
+
+
+def shown_host(shown: str) -> str:
+    """The host as a URL that may be printed has it, where it holds a variable; "" = it holds none."""
+    host = shown.rpartition("://")[2].partition("?")[0].partition("/")[0].rpartition("@")[2]
+    return host if "$" in host else ""
 
 
 def split_url(url: str) -> SplitResult | None:
@@ -80,6 +89,9 @@ def secrets_of(transport: HttpSpec) -> set[str]:
         user, _, _ = parts.netloc.rpartition("@")
         found |= {user, *user.split(":"), *map(unquote, user.split(":"))}
         found |= {parts.query, *(value for _, value in parse_qsl(parts.query))}
+    if transport.helper is not None:
+        # A word that holds no variable stands in the file just so.
+        found |= {str(word) for word in transport.helper.words if word not in transport.helper.shown}
     return found - {""}
 
 
@@ -90,7 +102,7 @@ def header_fault(name: str) -> str:
 
 def written_by_us(name: str) -> bool:
     """Whether mcphub itself writes this header."""
-    return name.lower() in _OURS or name.lower().startswith(_OURS_PREFIX)
+    return name.lower() in _OURS or name.lower().startswith(_OURS_PREFIXES)
 
 
 def value_fault(value: str) -> str:
@@ -99,7 +111,7 @@ def value_fault(value: str) -> str:
         return "a header's value cannot hold a line break or a NUL character"
     if _CONTROLS.search(value):
         return "a header's value cannot hold a control character"
-    if any(ord(letter) > 0xFF for letter in value):
+    if not value.isascii() and any(ord(letter) > 0xFF for letter in value):
         return "a header's value cannot hold characters beyond Latin-1"
     return ""
 

@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from mcphub.config.dedupe import Unwrap
 from mcphub.config.environment import child_environment, listed
-from mcphub.config.load import Loaded, load, load_beside
+from mcphub.config.load import Loaded, divides, load, load_beside
 from mcphub.config.places import Places
 from mcphub.config.readfile import Reader, Stamp, changed
 from mcphub.config.remote_settings import RemoteSettings
@@ -30,10 +30,11 @@ from mcphub.config.watched import watched
 from mcphub.desired import Executed, desired_state, distinct, visible
 from mcphub.policy.combine import policy_of
 from mcphub.policy.rules import Policy
-from mcphub.spec import Desired, InstanceKey, StdioSpec
+from mcphub.spec import DIVIDED, Desired, InstanceKey, StdioSpec
 from mcphub.store.approvals import ApprovalStore, Decisions
 from mcphub.store.dynamic import Added, DynamicServers
 from mcphub.supervisor.supervisor import Supervisor
+from mcphub.transport import shell_prefix
 from mcphub.transport.executable import leads_to
 
 from .plugin_data import make_plugin_data
@@ -43,6 +44,9 @@ _SIGN = "\0"
 
 #: How long a workspace's servers stay up after its last agent left, seconds.
 LINGER = 10.0
+
+#: Seconds after which the files of a workspace that came are watched: several that come together are one change.
+GATHER = 0.1
 
 #: How often files are looked at, seconds: while the system tells of all that happens to them, of most, of nothing.
 SELDOM = 10.0
@@ -82,11 +86,19 @@ class Workspaces:
         self._left: dict[str, float] = {}
         #: the variables that agents of a place brought
         self._brought: dict[str, Mapping[str, str]] = {}
+        #: The agents that have a place of their own, and what was read to see whether one needs it.
+        self._alone: dict[str, str] = {}
+        self._seen: dict[str, Loaded] = {}
+        #: Whether an agent without a workspace is there.
+        self._attended = False
         self._one = anyio.Lock()
         self._gone = anyio.Event()
         self._news = FileNews()
+        self._others = False
         self._approvals: tuple[Stamp, ...] = ()
         self._begun_with: HubSettings | None = None
+        #: What decides which program a command is.
+        self._ways = _ways(env)
         #: Set when the wishes were computed again; each time another one.
         self.applied = anyio.Event()
 
@@ -135,8 +147,7 @@ class Workspaces:
         `again` reads its files in any case."""
         found = dict(self.loaded)
         if again or workspace not in found:
-            beside = None if again else self._load_beside(workspace, None, found)
-            found[workspace] = beside or self._load(workspace, found.get(workspace))
+            found[workspace] = self._load(workspace, found.get(workspace)) if again else self._look_at(workspace)
         return found
 
     def distinct(self, loaded: Mapping[str, Loaded]) -> dict[str, ResolvedSet]:
@@ -188,13 +199,15 @@ class Workspaces:
         previous = previous or self.loaded.get("")
         directory, _, _ = workspace.partition(_SIGN)
         client = self._brought.get(workspace)
+        agent = self._alone.get(workspace, "")
         added = self.dynamic.added
-        return load(directory, self._env, self._places, previous=previous, dynamic=added, client=client)
+        return load(directory, self._env, self._places, previous=previous, dynamic=added, client=client, agent=agent)
 
     def decide_again(self) -> None:
         """A decision was written, about the files as they are now: compute the wishes from both."""
-        for workspace, one in list(self.loaded.items()):
-            if one.stale():
+        everybody = self.loaded.get("")
+        for workspace, one in sorted(self.loaded.items()):
+            if one.stale() or (one.shared and self.loaded[""] is not everybody):
                 self.loaded[workspace] = self._load(workspace, one)
                 self._news.again()
         self._apply()
@@ -206,47 +219,106 @@ class Workspaces:
         return self.loaded[""]
 
     @asynccontextmanager
-    async def using(self, workspace: str) -> AsyncIterator[None]:
-        """Hold a workspace; its servers are wanted when this returns. Files that changed meanwhile are read again."""
+    async def using(self, workspace: str, agent: str = "") -> AsyncIterator[str]:
+        """Hold a workspace; its servers are wanted when this returns. Files that changed meanwhile are read again.
+
+        Gives what is held: for an agent that is named, and has servers which are its alone, a place of its own."""
+        if agent:
+            workspace = await self._apart(workspace, agent)
         self._users[workspace] = self._users.get(workspace, 0) + 1
         try:
-            await self.tick()
-            yield
+            await self.tick(about=workspace)
+            yield workspace
         finally:
             self._users[workspace] -= 1
             if not self._users[workspace]:
                 del self._users[workspace]
-                if workspace:
-                    self._left[workspace] = anyio.current_time() + LINGER
+                if workspace or self._divided():
+                    # An agent that comes again is another one: what was its alone waits for nobody.
+                    linger = 0.0 if workspace in self._alone else LINGER
+                    self._left[workspace] = anyio.current_time() + linger
                     gone, self._gone = self._gone, anyio.Event()
                     gone.set()
 
-    async def tick(self, *, again: bool = False) -> None:
-        """Compute the whole from the inputs: read what changed (all with `again`), decide, tell the supervisor."""
+    async def _apart(self, workspace: str, agent: str) -> str:
+        """The agent's own place in a workspace that has servers with an instance an agent, else the workspace."""
+        async with self._one:
+            found = self.loaded.get(workspace) or self._seen.get(workspace)
+            if found is None:
+                found = await anyio.to_thread.run_sync(self._look_ahead, workspace)
+        if not divides(found.resolved, ("agent",)):
+            return workspace
+        self._seen.pop(workspace, None)
+        place = f"{workspace}{_SIGN}agent-{agent}"
+        self._alone[place] = agent
+        if workspace in self._brought:
+            self._brought[place] = self._brought[workspace]
+        return place
+
+    def _look_at(self, workspace: str) -> Loaded:
+        current = "" in self.loaded and not self.loaded[""].stale()
+        beside = self._load_beside(workspace, None, self.loaded) if current else None
+        return beside or self._load(workspace, None)
+
+    def _look_ahead(self, workspace: str) -> Loaded:
+        """As `_look_at`, kept for the reading that follows where that would come to the same. Runs in a thread."""
+        found = self._look_at(workspace)
+        if found.shared or not self.loaded[""].stale():
+            self._seen[workspace] = found
+        return found
+
+    def _divided(self) -> bool:
+        return "" in self.loaded and divides(self.loaded[""].resolved)
+
+    def _for_somebody(self, resolved: dict[str, ResolvedSet]) -> dict[str, ResolvedSet]:
+        """Without what is divided in the place of agents that have no workspace, while there is none of them: that
+        place is always read, and instances of it would be for nobody."""
+        if self._attended or "" not in resolved or not divides(resolved[""]):
+            return resolved
+        kept = {
+            name: one
+            for name, one in resolved[""].servers.items()
+            if one.spec is None or one.spec.sharing not in DIVIDED
+        }
+        return {**resolved, "": replace(resolved[""], servers=kept)}
+
+    async def tick(self, *, again: bool = False, about: str | None = None) -> None:
+        """Compute the whole from the inputs: read what changed (all with `again`), decide, tell the supervisor.
+
+        With `about` only the files of this workspace are looked at, and those of none: others are watched.
+        """
         async with self._one:
             wanted = {"", *self._users, *self._left}
             for workspace in self._users:
                 self._left.pop(workspace, None)
-            loaded, anew = await anyio.to_thread.run_sync(self._read, wanted, again)
+            looked_at = wanted if about is None else {"", about}
+            loaded, anew = await anyio.to_thread.run_sync(self._read, wanted, looked_at, again)
             if loaded is not self.loaded:
+                self._others = True
                 self._news.again()
             self.loaded = loaded
+            self._seen.clear()
+            attended = "" in self._users or "" in self._left
+            if attended is not self._attended:
+                self._attended = attended
+                anew = anew or self._divided()
             if anew:
                 self._apply()
             elif "" in self._visible:
                 everybody = self._visible[""]
                 self._visible = {workspace: self._visible.get(workspace, everybody) for workspace in loaded}
 
-    def _read(self, wanted: set[str], again: bool) -> tuple[dict[str, Loaded], bool]:
-        """The files of these workspaces, and whether anything else is wanted than before. Runs in a thread.
+    def _read(self, wanted: set[str], looked_at: set[str], again: bool) -> tuple[dict[str, Loaded], bool]:
+        """What these workspaces have, and whether anything else is wanted than before. Runs in a thread.
 
         A workspace that comes or goes and brings nothing of its own changes nothing: that costs no more than a look.
         """
         old = self.loaded
         new: dict[str, Loaded] = {}
         for workspace in sorted(wanted):
-            before = old.get(workspace)
-            if before is None or again or before.stale() or (before.shared and new[""] is not old.get("")):
+            before = old.get(workspace) or self._seen.pop(workspace, None)
+            stale = before is None or again or (before.shared and new[""] is not old.get(""))
+            if stale or before is None or (workspace in looked_at and before.stale()):
                 new[workspace] = self._load_beside(workspace, before, new) or self._load(workspace, before)
             else:
                 new[workspace] = before
@@ -257,9 +329,10 @@ class Workspaces:
         return new, again or changed(self._approvals) or any(not one.shared for one in others)
 
     def _load_beside(self, workspace: str, before: Loaded | None, new: Mapping[str, Loaded]) -> Loaded | None:
-        if not workspace or "" not in new or new[""].stale() or (before is not None and not before.shared):
+        """The workspace where it has what everybody has by `new`, and had nothing else `before`; else None."""
+        if not workspace or "" not in new or (before is not None and not before.shared):
             return None
-        if workspace in self._brought:
+        if workspace in self._brought or workspace in self._alone:
             return None
         return load_beside(new[""], workspace, self._places, dynamic=self.dynamic.added)
 
@@ -270,32 +343,30 @@ class Workspaces:
         self._approvals = reader.stamps
         self.decisions, self.store_problems = self.store.load()
         self._led.clear()
-        resolved = self.distinct(self.loaded)
+        resolved = self._for_somebody(self.distinct(self.loaded))
         self._visible = {}
         for workspace, found in sorted(resolved.items()):
             same = self.loaded[workspace].shared and "" in self._visible
             self._visible[workspace] = self._visible[""] if same else dict(visible(found))
         for one in self.loaded.values():
-            self._hide(one.secrets())
+            if not one.shared:
+                self._hide(one.secrets())
         self.policy = policy_of(self.loaded[""].resolved) if "" in self.loaded else Policy()
         wishes = self.wishes(resolved)
         make_plugin_data(wishes, self._places)
         self._supervisor.want(wishes)
+        if (ways := _ways(self.environment())) != self._ways:
+            self._ways = ways
+            self._supervisor.look_for_programs()
         self._changed()
         applied, self.applied = self.applied, anyio.Event()
         applied.set()
 
-    async def watch(self, quiet: anyio.Event | None = None) -> None:
-        """Let every change of a file take effect, until cancelled. Once it is `quiet` the kernel is asked to tell of
-        them; it does not tell all, so they are looked at as well."""
+    async def watch(self) -> None:
+        """Let every change of a file take effect, until cancelled. The system is asked to tell of them; it does not
+        tell all, so they are looked at as well, only not often."""
         async with anyio.create_task_group() as tasks:
-
-            async def news() -> None:
-                if quiet is not None:
-                    await quiet.wait()
-                await self._news.run()
-
-            tasks.start_soon(news)
+            tasks.start_soon(self._news.run)
             followed: tuple[Stamp, ...] = ()
             while True:
                 stamps = tuple({stamp.path: stamp for one in self.loaded.values() for stamp in one.stamps}.values())
@@ -304,6 +375,9 @@ class Workspaces:
                     self._news.follow(await anyio.to_thread.run_sync(watched, (*stamps, *self._approvals)))
                 with anyio.move_on_after(self._pause()):
                     await self._news.wait()
+                    if self._others:
+                        self._others = False
+                        await anyio.sleep(GATHER)
                 await self.tick()
 
     def _pause(self) -> float:
@@ -329,7 +403,12 @@ class Workspaces:
                 del self._left[workspace]
                 if workspace not in self._users:
                     self._brought.pop(workspace, None)
-            await self.tick()
+                    self._alone.pop(workspace, None)
+            await self.tick(about="")
+
+
+def _ways(env: Mapping[str, str]) -> tuple[str | None, str | None]:
+    return env.get("PATH"), env.get(shell_prefix.NAME)
 
 
 def _unwrap(loaded: Loaded) -> Unwrap:

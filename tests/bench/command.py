@@ -26,7 +26,7 @@ from .report import Report, write_markdown
 from .running import Running, say
 from .wire import BenchError
 
-SECTIONS = ("load", "http", "startup", "neighbours", "scale", "features")
+SECTIONS = ("load", "http", "startup", "neighbours", "scale", "config", "features")
 #: The peers are not ours to install everywhere; without them these goals stay open and nothing is wrong.
 OPTIONAL = ("6 c64", "6 c1", "19 c1", "19 c8", "19 c64", "19 best")
 
@@ -46,6 +46,8 @@ class Plan:
     idle_seconds: float
     servers: int
     tools: int
+    #: Servers of the configuration that is read, decided about and changed.
+    entries: int = 500
 
 
 FULL = Plan(rounds=5, seconds=0.6, scale_rounds=5, startup_rounds=21, idle_seconds=5.0, servers=50, tools=20)
@@ -213,6 +215,15 @@ def scale_section(folder: Path, program: Path, plan: Plan, collected: Collected)
     collected.add("Many servers", dataclasses.asdict(found), scale.figures(found), scale.tables(found))
 
 
+def config_section(folder: Path, program: Path, plan: Plan, collected: Collected) -> None:
+    """Goals 22 to 24."""
+    from . import configuration  # it imports mcphub, which nothing else here does
+
+    found = configuration.run(folder / "k", program, servers=plan.entries, rounds=plan.rounds)
+    tables = configuration.tables(found, plan.entries)
+    collected.add("Configuration", dataclasses.asdict(found), configuration.figures(found), tables)
+
+
 def measure(options: argparse.Namespace, plan: Plan, program: Path, collected: Collected) -> None:
     """Every section that was asked for. Raises OutOfTime, SystemExit and KeyboardInterrupt after all has ended."""
     sections = options.only.split(",")
@@ -230,6 +241,9 @@ def measure(options: argparse.Namespace, plan: Plan, program: Path, collected: C
         if "scale" in sections:
             say("many servers")
             scale_section(folder, program, plan, collected)
+        if "config" in sections:
+            say("configuration")
+            config_section(folder, program, plan, collected)
         if "features" in sections:
             say("features")
             features_section(folder, program, plan, collected)

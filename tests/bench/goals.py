@@ -66,6 +66,10 @@ GOALS = (
     Goal("20 c1", "HTTP server, CPU a call of all of mcphub, c=1, of bare httpx2", "x", "most", 1.3, 1),
     Goal("20 c32", "the same, c=32", "x", "most", 1.3, 1),
     Goal("21", "idle CPU with 50 servers", " ms/s", "most", 1, 0.3),
+    Goal("22", "resolve and decide, 500 servers, 9 layers, 96 rules, CPU", " ms", "most", 20, 10),
+    Goal("23", "instances that one changed entry of 500 restarts", "", "most", 1, 1),
+    Goal("23 s", "the same, from the write to the first call of the new instance", " ms", "most", 1000, 400),
+    Goal("24", "CPU that a workspace without a project file adds to an agent's start", " us", "most", 1000, 300),
     Goal("flood", "echo p50 while another server floods, of its p50 without", "x", "most", 1.5, 1.1),
 )
 

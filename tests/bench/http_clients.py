@@ -122,6 +122,9 @@ class Replies:
         number = int(body[body.index(b'"id":') + 5 :].split(b",", 1)[0])
         self.waiting.pop(number).set_result(body)
 
+    def too_long(self, head: bytes, message: str) -> None:
+        raise AssertionError(message)
+
     def unanswered(self, request_id: int, kind: str, message: str) -> None:
         self.waiting.pop(request_id).set_exception(ConnectionError(f"{kind}: {message}"))
 

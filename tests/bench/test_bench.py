@@ -17,6 +17,7 @@ import pytest
 from . import (
     accounting,
     command,
+    configuration,
     features,
     goals,
     http_load,
@@ -354,6 +355,20 @@ def test_report_replaces_what_lies_between_its_marks(tmp_path: Path) -> None:
         "because": "",
         "verdict": "met",
     }
+
+
+def test_configuration_runs(folder: Path) -> None:
+    """Every server gets a verdict, one edit restarts one instance, and both kinds of agent were there."""
+    program = Path(sys.executable).with_name("mcphub")
+    found = configuration.run(folder, program, servers=12, rounds=1)
+    assert found.error == ""
+    assert found.restarted == [1, 1]
+    assert (len(found.change_ms), len(found.plain_us), len(found.workspace_us)) == (1, 2, 2)
+    assert {key: bool(figure.values) for key, figure in configuration.figures(found).items()} == dict.fromkeys(
+        ("22", "23", "23 s", "24"), True
+    )
+    [table] = configuration.tables(found, 12)
+    assert "`resolve` of them, 9 layers" in table
 
 
 def test_command_says_what_it_lacks() -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mcphub.config import readfile
 from mcphub.config.environment import child_environment
-from mcphub.config.load import Loaded, load
+from mcphub.config.load import Loaded, load, load_beside
 from mcphub.config.places import Places
 from mcphub.config.settings import HubSettings
 from mcphub.desired import visible
@@ -109,8 +111,9 @@ def test_odd_files_are_problems_not_hangs(home: Home) -> None:
     assert len(causes) == 3
 
 
-def test_a_file_that_breaks_keeps_its_servers(home: Home) -> None:
+def test_a_file_that_breaks_keeps_its_servers(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """C014: while a file is half-written the last good set stays in force; a file that is gone is gone."""
+    monkeypatch.setattr(readfile, "GONE", 0)
     path = home.write("config/mcp.json", {"a": {"command": "x"}})
     good = home.load()
     home.write("config/mcp.json", "")
@@ -120,6 +123,104 @@ def test_a_file_that_breaks_keeps_its_servers(home: Home) -> None:
     assert home.load(previous=broken).resolved.specs.keys() == {"a"}
     path.unlink()
     assert "a" not in home.load(previous=broken).resolved.servers
+
+
+@pytest.mark.parametrize("how", ["emptied", "removed"])
+@pytest.mark.parametrize("name", ["config/mcp.json", "config/settings.toml", "config/environment", "config/a.env"])
+def test_a_file_that_is_away_for_a_moment(
+    home: Home, monkeypatch: pytest.MonkeyPatch, name: str, how: str
+) -> None:
+    """C014: whatever file it is, it counts as it was until `due`, after that as it is; what comes back in time counts
+    at once."""
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    home.write("config/environment", "A=1\n")
+    home.write("config/a.env", "B=1\n")
+    home.write("config/settings.toml", "[call]\ntimeout = 9\n")
+    home.write("config/mcp.json", {"a": {"command": "${A}", "envFile": "a.env"}})
+    good = home.load()
+    assert good.due is None
+    path = home.root / name
+    data = path.read_bytes()
+    path.write_bytes(b"") if how == "emptied" else path.unlink()
+    away = home.load(previous=good)
+    assert away.resolved.specs["a"].key() == good.resolved.specs["a"].key()
+    assert away.due == pytest.approx(now + readfile.GONE)
+    now += readfile.GONE / 2
+    assert home.load(previous=away).due == away.due
+    home.write(name, data.decode())
+    back = home.load(previous=away)
+    assert (back.due, back.resolved.specs["a"].key()) == (None, good.resolved.specs["a"].key())
+    path.write_bytes(b"") if how == "emptied" else path.unlink()
+    now += 2 * readfile.GONE
+    away = home.load(previous=back)
+    now += readfile.GONE
+    assert away.stale()
+    gone = home.load(previous=away)
+    assert gone.due is None
+    now_is = gone.resolved.specs.get("a")
+    same = now_is is not None and now_is.key() == good.resolved.specs["a"].key()
+    # An empty file of servers is a broken one; the others may be empty.
+    assert same is ((name, how) == ("config/mcp.json", "emptied"))
+
+
+def test_files_that_cannot_be_read_any_more(home: Home) -> None:
+    """C014: variables, an entry's own file of them and settings stay as they were, and that is told."""
+    home.write("config/environment", "A=1\n")
+    home.write("config/a.env", "B=1\n")
+    home.write("config/settings.toml", "[call]\ntimeout = 9\n")
+    home.write("config/mcp.json", {"a": {"command": "${A}", "envFile": "a.env"}})
+    good = home.load()
+    for name in ("environment", "a.env", "settings.toml"):
+        (home.root / "config" / name).unlink()
+        (home.root / "config" / name).mkdir()
+    broken = home.load(previous=home.load(previous=good))
+    assert broken.resolved.specs["a"].key() == good.resolved.specs["a"].key()
+    assert broken.settings == good.settings
+    told = [text for text in (*broken.problems(), *broken.warnings()) if "what it said last stays in force" in text]
+    assert len(told) == 3
+
+
+def test_settings_that_are_no_toml(home: Home) -> None:
+    """They stay as they were; where nobody knows how they were, the defaults are in force."""
+    home.write("config/settings.toml", "[call]\ntimeout = 9\n")
+    good = home.load()
+    home.write("config/settings.toml", "[call\n")
+    assert home.load(previous=good).settings == good.settings
+    assert "the settings stay as they were" in home.load(previous=good).problems()[0]
+    assert home.load().settings == HubSettings()
+
+
+def beside(home: Home, everybody: Loaded, workspace: str) -> Loaded | None:
+    (home.root / workspace).mkdir(exist_ok=True)
+    return load_beside(everybody, str(home.root / workspace), home.places)
+
+
+def test_a_workspace_that_brings_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has what everybody has, the very same, and no file is read for it; what would change that is seen."""
+    home.write("config/mcp.json", {"a": {"command": "x"}})
+    everybody = home.load()
+    with monkeypatch.context() as closed:
+        closed.setattr(os, "open", lambda *_, **__: pytest.fail("a file was opened"))
+        found = beside(home, everybody, "w")
+    assert found is not None
+    assert found.shared
+    assert found.resolved.servers is everybody.resolved.servers
+    assert found.resolved.workspace == str(home.root / "w")
+    assert not found.stale()
+    home.write("w/.mcp.json", {"b": {"command": "y"}})
+    assert found.stale()
+    assert beside(home, everybody, "w") is None
+
+
+def test_a_workspace_with_servers_or_switches_of_its_own(home: Home) -> None:
+    """What belongs to it alone is read as ever."""
+    home.write("config/mcp.json", {"a": {"command": "x"}})
+    ToggleStore(home.places.toggles).disable("a", str(home.root / "w"))
+    assert beside(home, home.load(), "w") is None
+    assert beside(home, home.load(), "v") is not None
+    home.write(os.path.relpath(home.places.local(str(home.root / "v")), home.root), {"b": {"command": "y"}})
+    assert beside(home, home.load(), "v") is None
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_problems_and_warnings_are_gathered() -> None:
     found = resolve(
         [
             project("{"),
-            project({"a": {"command": "x", "lazy": True}, " ": {}}, "/v"),
+            project({"a": {"command": "x", "alwaysLoad": True}, " ": {}}, "/v"),
             user({"a": {"command": "x", "odd": 1}}),
         ],
         CONTEXT,
@@ -150,7 +150,7 @@ def test_problems_and_warnings_are_gathered() -> None:
         'cannot use /w/mcp.json:1:2: expected a key in double quotes or "}", found the end of the file'
     ]
     assert isinstance(found.servers['" "'].outcome, Problem)
-    assert found.warnings == ("/v/mcp.json:1 mcpServers.a.lazy: not used yet",)
+    assert found.warnings == ("/v/mcp.json:1 mcpServers.a.alwaysLoad: not used yet",)
     assert found.servers["a"].warnings == found.warnings
 
 

@@ -83,3 +83,14 @@ def test_it_imports_nothing_else() -> None:
     command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(root)!r}); {code}"]
     result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
     assert set(result.stdout.split()) <= {"__future__", "mcphub", "mcphub.config", "mcphub.config.runtime_dir"}
+
+
+@pytest.mark.parametrize(("given", "said"), [("", False), ("/run/x", False), ("run", True), ("./run", True)])
+def test_a_variable_that_does_not_count(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str, said: bool
+) -> None:
+    """A relative XDG_RUNTIME_DIR is passed over, and the message names what is used."""
+    monkeypatch.setattr(runtime_dir, "_temporary", lambda: str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", given)
+    assert bool(found := runtime_dir.unused()) is said
+    assert not said or (repr(given) in found and runtime_dir.runtime_dir() in found)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from mcphub.config.settings import HubSettings, Listen, WebappSettings, listen_address, parse_settings
+from mcphub.config.settings import (
+    HubSettings,
+    Listen,
+    NamesSettings,
+    WebappSettings,
+    awaiting_restart,
+    listen_address,
+    parse_settings,
+)
 
 PATH = "/c/settings.toml"
 
@@ -173,6 +181,38 @@ def test_a_bad_override_is_named_and_ignored(value: str) -> None:
     settings, problems = parse_settings(b"", PATH, {"MCP_TIMEOUT": value})
     assert settings == HubSettings()
     assert "MCP_TIMEOUT" in problems[0]
+
+
+def test_what_waits_for_a_restart() -> None:
+    """Each key that is read at the start only, when its value is another one; none of those that count at once."""
+    begun = HubSettings()
+    assert awaiting_restart(begun, begun) == ()
+    text = b"""clientEnv = ["A"]
+[names]
+maxLength = 40
+[connect]
+timeout = 5
+local = 9
+[call]
+timeout = 5
+[plugins]
+directories = ["/p"]
+[webapp]
+refresh = 100
+[http]
+listen = "127.0.0.1:1"
+"""
+    now, problems = parse_settings(text, "s", {})
+    assert problems == ()
+    assert awaiting_restart(begun, now) == ("names.maxLength", "connect.local", "http.listen")
+
+
+def test_last_good_settings() -> None:
+    """A file that is no TOML means what was in force before; the environment still wins."""
+    last = HubSettings(names=NamesSettings(40))
+    settings, problems = parse_settings(b"[", "s", {"MCP_TIMEOUT": "7000"}, last)
+    assert (settings.names, settings.connect.timeout) == (last.names, 7)
+    assert "the settings stay as they were" in problems[0]
 
 
 def test_plugins_and_connectors() -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -78,16 +79,23 @@ async def test_what_agents_of_a_workspace_see(home: House) -> None:
 
 async def test_a_workspace_lingers(home: House) -> None:
     """An agent that restarts finds its servers; some time after the last one left they are gone."""
-    project = home.project()
+    project, other = home.project(), home.project("other")
     home.write({"mine": {}}, project)
     approve(home, project, "mine")
+
+    async def linger_is_over() -> None:
+        """For all that was left before."""
+        async with home.workspaces.using(str(other)):
+            pass
+        await home.until(lambda: str(other) not in home.workspaces.loaded)
+
     async with home.workspaces.using(str(project)):
         async with home.workspaces.using(str(project)):
             await home.up("mine")
-        await anyio.sleep(0.15)
+        await linger_is_over()
         [worker] = [w for w in home.supervisor.workers.values() if w.name == "mine"]
     async with home.workspaces.using(str(project)):
-        await anyio.sleep(0.15)
+        await linger_is_over()
         assert worker in home.supervisor.workers.values()
     await home.until(lambda: home.state("mine") == "")
     assert seen(home, project) == ["mcphub"]
@@ -110,9 +118,9 @@ async def test_a_file_that_changed(home: House) -> None:
 async def test_a_tick_without_news(home: House) -> None:
     """It changes nothing: not the snapshot, not what was loaded."""
     home.write({"a": {}})
+    os.utime(home.places.servers, (1, 1))  # younger files may change within their time stamp
     await home.workspaces.tick()
     await home.up("a")
-    await anyio.sleep(0.15)  # younger files may change within their time stamp
     await home.workspaces.tick()
     loaded, revision = home.workspaces.loaded, home.supervisor.snapshot.revision
     await home.workspaces.tick()
@@ -121,7 +129,7 @@ async def test_a_tick_without_news(home: House) -> None:
 
 
 async def test_a_workspace_that_is_deleted(home: House) -> None:
-    """C014: its servers go at the next look; the agent in it keeps the others."""
+    """C014: its servers go once it is gone for certain; the agent in it keeps the others."""
     project = home.project()
     home.write({"shared": {}})
     home.write({"mine": {}}, project)
@@ -129,6 +137,11 @@ async def test_a_workspace_that_is_deleted(home: House) -> None:
     async with home.workspaces.using(str(project)):
         await home.up("shared", "mine")
         shutil.rmtree(project)
+        await home.workspaces.tick()
+        assert seen(home, project) == ["mine", "shared"]
+        due = home.workspaces.loaded[str(project)].due
+        assert due is not None
+        await home.until(lambda: time.monotonic() >= due)
         await home.workspaces.tick()
         assert seen(home, project) == ["shared"]
         await home.until(lambda: home.state("mine") == "")
@@ -180,7 +193,6 @@ async def test_a_decision_about_a_file_that_has_just_changed(home: House) -> Non
     home.write({"mine": {}}, project)
     async with home.workspaces.using(str(project)):
         home.write({"mine": {"version": "2"}}, project)
-        await anyio.sleep(0.01)
         loaded = home.workspaces.peek(str(project), again=True)[str(project)]
         asked = approval.subject(loaded.resolved.servers["mine"])
         assert asked is not None
@@ -287,10 +299,73 @@ def govern(home: House, name: str, text: str) -> Path:
     return draft.replace(directory / name)
 
 
+async def test_a_workspace_that_brings_nothing(home: House) -> None:
+    """Its agents see what all see, and nothing is computed for it, when it comes or goes; what it brings later is
+    seen."""
+    home.write({"a": {}})
+    os.utime(home.places.servers, (1, 1))  # younger files may change within their time stamp
+    await home.workspaces.tick()
+    await home.up("a")
+    project, applied = home.project(), home.workspaces.applied
+    revision = home.supervisor.snapshot.revision
+    async with home.workspaces.using(str(project)):
+        assert home.workspaces.visible(str(project)) is home.workspaces.visible("")
+        assert home.workspaces.loaded[str(project)].shared
+        assert home.workspaces.peek(str(project))[str(project)].resolved.workspace == str(project)
+    await home.until(lambda: set(home.workspaces.loaded) == {""})
+    assert not applied.is_set()
+    assert home.supervisor.snapshot.revision == revision
+    async with home.workspaces.using(str(project)):
+        home.write({"mine": {}}, project)
+        await home.workspaces.tick()
+        assert seen(home, project) == ["a", "mine"]
+        assert seen(home) == ["a"]
+
+
+async def test_a_change_for_all_reaches_a_workspace_that_brings_nothing(home: House) -> None:
+    """Whoever is told of it, by whatever way."""
+    home.write({"a": {}})
+    await home.workspaces.tick()
+    project = home.project()
+    async with home.workspaces.using(str(project)):
+        home.write({"a": {}, "b": {}})
+        await home.workspaces.tick()
+        assert seen(home, project) == ["a", "b"]
+        home.write({"a": {}, "c": {}})
+        home.workspaces.decide_again()
+        assert seen(home, project) == ["a", "c"]
+        assert list(home.workspaces.peek(str(project))[str(project)].resolved.servers) == ["a", "c"]
+
+
+async def test_decisions_that_somebody_else_writes(home: House) -> None:
+    """They count when they are written, as every file does."""
+    project = home.project()
+    home.write({"mine": {}}, project)
+    async with home.workspaces.using(str(project)), anyio.create_task_group() as tasks:
+        tasks.start_soon(home.workspaces.watch)
+        assert isinstance(wishes(home)["mine"], Off)
+        approve(home, project, "mine")
+        await home.up("mine")
+        tasks.cancel_scope.cancel()
+
+
+async def test_settings_that_wait_for_a_restart(home: House) -> None:
+    """They are named while they differ from those in use."""
+    await home.workspaces.start()
+    assert home.workspaces.warnings() == ()
+    path = Path(home.places.settings)
+    await anyio.Path(path).write_text("[names]\nmaxLength = 40\n")
+    await home.workspaces.tick()
+    [warning] = home.workspaces.warnings()
+    assert warning.startswith(f"{path}: names.maxLength has changed, which counts when mcphub starts the next time")
+    await anyio.Path(path).write_text("[names]\nmaxLength = 64\n")
+    await home.workspaces.tick()
+    assert home.workspaces.warnings() == ()
+
+
 async def test_what_administrators_change_is_seen_by_itself(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody attaches and nobody asks: a new rule holds after a moment, for every workspace in use, and so does its
-    end; a file of the user's is not what is looked at here."""
-    monkeypatch.setattr(module, "LOOK", 0.02)
+    end."""
     project = home.project()
     home.write({"a": {}})
     async with home.workspaces.using(str(project)), anyio.create_task_group() as tasks:
@@ -376,3 +451,57 @@ async def test_a_link_does_not_hide_a_program(home: House) -> None:
     off = wishes(home)["a"]
     assert isinstance(off, Off)
     assert off.because == "policy"
+
+
+def divided(home: House, **sharing: str) -> None:
+    """Servers of everybody, each shared so."""
+    home.write({name: {} for name in sharing})
+    path = home.root / "config" / "mcp.json"
+    document = json.loads(path.read_text())
+    for name, value in sharing.items():
+        document["mcpServers"][name]["sharing"] = value
+    path.write_text(json.dumps(document))
+
+
+def running(home: House) -> list[tuple[str, str, str]]:
+    return sorted((w.name, w.spec.workspace, w.spec.agent) for w in home.supervisor.workers.values())
+
+
+async def test_who_shares_what(home: House) -> None:
+    """C162: an instance of a workspace, or of an agent, is there while somebody is there whom it is for."""
+    divided(home, all="shared", place="workspace", own="agent")
+    await home.workspaces.tick()
+    assert running(home) == [("all", "", "")]
+    one, two = str(home.project("one")), str(home.project("two"))
+    using = home.workspaces.using
+    async with using(one, "1") as a, using(one, "2") as b, using(two, "3") as c:
+        assert len({a, b, c, one, two}) == 5
+        assert [seen(home, place) for place in (a, b, c)] == [["all", "own", "place"]] * 3
+        assert running(home) == [
+            ("all", "", ""),
+            ("own", one, "1"), ("own", one, "2"), ("own", two, "3"),
+            ("place", one, ""), ("place", two, ""),
+        ]  # fmt: skip
+    await home.until(lambda: running(home) == [("all", "", "")])
+    async with using("", "4"):
+        assert running(home) == [("all", "", ""), ("own", "", "4"), ("place", "", "")]
+
+
+async def test_nobody_has_servers_of_its_own(home: House) -> None:
+    """An agent's place is its workspace then, and what was read to see that is not read again."""
+    home.write({"all": {}})
+    project = str(home.project())
+    async with home.workspaces.using(project, "1") as place, home.workspaces.using("", "2") as nowhere:
+        assert (place, nowhere) == (project, "")
+        assert home.workspaces.loaded[project].shared
+
+
+async def test_an_entry_becomes_divided(home: House) -> None:
+    """A change of the file counts for workspaces that are in use."""
+    home.write({"s": {}})
+    one = str(home.project("one"))
+    async with home.workspaces.using(one, "1"):
+        assert running(home) == [("s", "", "")]
+        divided(home, s="workspace")
+        await home.workspaces.tick()
+        assert running(home) == [("s", one, "")]

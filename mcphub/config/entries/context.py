@@ -36,3 +36,5 @@ class Context:
     secrets: Callable[[str], str | None] | None = field(default=None, repr=False)
     switched_off: Mapping[str, str] = field(default_factory=dict)
     workspace: str = ""
+    #: The agent that it is read for, where that has instances of its own.
+    agent: str = ""

@@ -11,14 +11,18 @@ from typing import Any
 import msgspec
 
 from mcphub.config.layer import Entry
-from mcphub.spec import HttpSpec, InProcessSpec, Off, Problem, Scope, ServerSpec, SseSpec, StdioSpec
+from mcphub.spec import DIVIDED, HttpSpec, InProcessSpec, Off, Problem, Scope, ServerSpec, SseSpec, StdioSpec
 
 from .context import Context
 from .fields import Fault, boolean, one_of, seconds, strings
 from .http import read_http
 from .kinds import transport_kind, unused_keys
 from .reading import Reading
+from .sdk import read_sdk
 from .stdio import read_stdio
+
+#: Who may share an instance; those of DIVIDED make further ones for further workspaces or agents.
+SHARING = ("auto", "shared", *DIVIDED)
 
 
 class Parsed(msgspec.Struct, frozen=True):
@@ -51,12 +55,15 @@ def _outcome(reading: Reading) -> ServerSpec | Off | Problem | None:
     if kind is None:
         reading.note("url is empty, so this server is not configured yet", "url")
         return None
-    if kind not in ("stdio", "HTTP", "SSE"):
-        message = f"cannot run remote server {entry.name}: {kind} servers are not supported by this version"
-        return Problem(entry.name, entry.origin, f"{message} ({entry.origin})")
     for key, why in unused_keys(raw, kind):
         reading.note(why, key)
-    return _server(reading, read_stdio(reading) if kind == "stdio" else read_http(reading))
+    match kind:
+        case "stdio":
+            return _server(reading, read_stdio(reading))
+        case "in-process":
+            return _server(reading, read_sdk(reading))
+        case _:
+            return _server(reading, read_http(reading, kind))
 
 
 def _check_switch(reading: Reading) -> None:
@@ -67,7 +74,7 @@ def _check_switch(reading: Reading) -> None:
         reading.note('write "enabled": false instead', "disabled")
 
 
-def _era(raw: Mapping[str, Any], transport: StdioSpec | HttpSpec) -> str:
+def _era(raw: Mapping[str, Any], transport: StdioSpec | HttpSpec | InProcessSpec) -> str:
     """The era that the entry pins; the transport of 2024-11-05 carries the legacy one alone."""
     era = one_of(raw, "era", ("legacy", "modern"), "")
     if not isinstance(transport, SseSpec):
@@ -77,10 +84,26 @@ def _era(raw: Mapping[str, Any], transport: StdioSpec | HttpSpec) -> str:
     return "legacy"
 
 
-def _server(reading: Reading, transport: StdioSpec | HttpSpec) -> ServerSpec | Off:
+def _shared_by(reading: Reading, sharing: str) -> tuple[str, str]:
+    """The directory whose agents share an instance, "" = all agents, and the one agent that has it alone, "" = none."""
+    context = reading.context
+    if sharing == "shared" and reading.project:
+        # Each project's entry is approved by itself, and must not get what was started for another one.
+        reading.note("a project's server is not shared with other projects; it is taken as 'auto'", "sharing")
+    elif sharing == "shared":
+        return "", ""
+    directory = reading.workspace
+    if sharing in DIVIDED:
+        directory = directory or context.workspace
+    return directory, context.agent if sharing == "agent" else ""
+
+
+def _server(reading: Reading, transport: StdioSpec | HttpSpec | InProcessSpec) -> ServerSpec | Off:
     entry, raw, context = reading.entry, reading.raw, reading.context
     startup = seconds(raw, "startupTimeout")
     call = seconds(raw, "timeout")
+    sharing = one_of(raw, "sharing", SHARING, "auto")
+    workspace, agent = _shared_by(reading, sharing)
     spec = ServerSpec(
         entry.name,
         entry.origin,
@@ -90,8 +113,12 @@ def _server(reading: Reading, transport: StdioSpec | HttpSpec) -> ServerSpec | O
         enabled_tools=strings(raw, "enabledTools") if "enabledTools" in raw else None,
         disabled_tools=strings(raw, "disabledTools"),
         era=_era(raw, transport),
-        workspace=reading.workspace,
+        workspace=workspace,
         sampling=boolean(raw, "sampling"),
+        sharing=sharing,
+        agent=agent,
+        lazy=boolean(raw, "lazy"),
+        idle_timeout=seconds(raw, "idleTimeout") or 0.0,
     )
     if reading.enabled:
         return spec

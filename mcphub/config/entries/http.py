@@ -7,14 +7,21 @@ from __future__ import annotations
 
 from mcphub.config import urls
 from mcphub.config.masking import masked_url
-from mcphub.spec import HttpSpec, Secret, SseSpec
+from mcphub.spec import HttpSpec, Secret, SseSpec, WsSpec
 
 from .fields import Fault, mapping, no_string, string
+from .headers_helper import read_helper
+from .ide import ide_headers, read_ide
+from .kinds import Kind
 from .reading import Expansion, Reading
+from .tls import read_tls
+
+_SPECS: dict[Kind, type[HttpSpec]] = {"HTTP": HttpSpec, "SSE": SseSpec, "WebSocket": WsSpec}
 
 
-def read_http(reading: Reading) -> HttpSpec:
-    """The transport of an entry that has a `url`. Raises `Fault`."""
+def read_http(reading: Reading, kind: Kind) -> HttpSpec:
+    """The transport, of this kind, of an entry that has a `url`. Raises `Fault`."""
+    ide = read_ide(reading)
     # What a repository wrote must not carry a person's credentials to a place of its own choice.
     expansion = Expansion(reading, withheld=urls.is_credential)
     url = string(reading.raw, "url")
@@ -22,13 +29,16 @@ def read_http(reading: Reading) -> HttpSpec:
 
     expanded_url = expansion.expand(url, "url")
     expanded = {name: expansion.expand(text, "headers", name) for name, text in headers.items()}
+    expanded |= ide_headers(reading.raw, expansion)
+    helper = read_helper(reading, expansion)
+    tls = read_tls(reading, expansion)
     expansion.refuse_missing()
     if reading.enabled:
-        _refuse_unusable(reading, expanded_url)
+        _refuse_unusable(reading, url, expanded_url, urls.WS_SCHEMES if kind == "WebSocket" else urls.HTTP_SCHEMES)
         expanded = {name: _sendable(reading, name, value) for name, value in expanded.items()}
     secrets = {name: Secret(value) for name, value in expanded.items()}
-    kind = SseSpec if reading.raw.get("type") == "sse" else HttpSpec
-    return kind(Secret(expanded_url), secrets, url if reading.project else masked_url(url))
+    shown = url if reading.project else masked_url(url)
+    return _SPECS[kind](Secret(expanded_url), secrets, shown, helper, tls, ide)
 
 
 def _headers(reading: Reading) -> dict[str, str]:
@@ -50,11 +60,13 @@ def _headers(reading: Reading) -> dict[str, str]:
     return kept
 
 
-def _refuse_unusable(reading: Reading, url: str) -> None:
-    if fault := urls.url_fault(url):
+def _refuse_unusable(reading: Reading, text: str, url: str, schemes: tuple[str, ...]) -> None:
+    """`text` is the URL as the file has it."""
+    if fault := urls.url_fault(url, schemes):
         raise Fault(fault, "url")
     if host := urls.open_host(url):
-        reading.note(f"plain http to {ascii(host)[1:-1]}: what is sent, credentials too, can be read by others", "url")
+        plain = f"plain {schemes[0]} to {ascii(urls.shown_host(masked_url(text)) or host)[1:-1]}"
+        reading.note(f"{plain}: what is sent, credentials too, can be read by others", "url")
 
 
 def _sendable(reading: Reading, name: str, value: str) -> str:

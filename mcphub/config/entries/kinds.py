@@ -11,9 +11,11 @@ from typing import Any, Final, Literal
 from mcphub.config.jsonc import kind_of
 
 from .fields import Fault, string
+from .ide import IDE_TYPES
+from .ide import KEYS as IDE_KEYS
 
-#: What an entry asks for; `WebSocket` cannot be run and is named in a message.
-Kind = Literal["stdio", "HTTP", "SSE", "WebSocket"]
+#: What an entry asks for.
+Kind = Literal["stdio", "HTTP", "SSE", "WebSocket", "in-process"]
 
 _REMOTE_KINDS: Final[Mapping[str, Kind]] = {
     "http": "HTTP",
@@ -21,29 +23,35 @@ _REMOTE_KINDS: Final[Mapping[str, Kind]] = {
     "streamableHttp": "HTTP",
     "sse": "SSE",
     "ws": "WebSocket",
+    "sse-ide": "SSE",
+    "ws-ide": "WebSocket",
 }
-_HOST_KINDS = frozenset(["sdk", "sse-ide", "ws-ide"])
+#: A server that lives in the daemon.
+_IN_PROCESS = "sdk"
 _USED = frozenset(
     [
         "type", "command", "args", "env", "cwd", "envFile", "enabled", "disabled", "enabledTools",
         "disabledTools", "startupTimeout", "timeout", "inheritEnv", "stdio", "era", "url",
-        "sampling",
+        "sampling", "sharing", "lazy", "idleTimeout", "limits",
     ]
 )
 _LATER = frozenset(
     [
-        "lazy", "idleTimeout", "sharing", "trustAnnotations", "alwaysLoad", "limits", "tools",
+        "trustAnnotations", "alwaysLoad", "tools",
         "restart", "source",
     ]
 )
 _REMOTE_ONLY = frozenset(
     [
-        "headers", "headersHelper", "oauth",
+        "headers", "headersHelper", "tls", "oauth",
     ]
 )
+#: Of these, those that do nothing in this version.
+_REMOTE_LATER = frozenset(["oauth"])
+_IN_PROCESS_ONLY = frozenset(["name"])
 _PROGRAM_ONLY = frozenset(
     [
-        "args", "env", "cwd", "envFile", "inheritEnv", "stdio",
+        "args", "env", "cwd", "envFile", "inheritEnv", "stdio", "limits",
     ]
 )
 
@@ -51,9 +59,9 @@ _PROGRAM_ONLY = frozenset(
 #: Every key that an entry may have without being told that nobody knows it.
 KEYS = _USED | _LATER | _REMOTE_ONLY | _PROGRAM_ONLY
 #: Those of them that do nothing in this version.
-UNUSED_KEYS = _LATER | (_REMOTE_ONLY - {"headers"})
-#: Values of `type` that name a remote server which can be run.
-REMOTE_TYPES = tuple(name for name, kind in _REMOTE_KINDS.items() if kind != "WebSocket")
+UNUSED_KEYS = _LATER | _REMOTE_LATER
+#: Values of `type` that name a remote server which a person writes.
+REMOTE_TYPES = tuple(name for name in _REMOTE_KINDS if name not in IDE_TYPES)
 
 
 def transport_kind(raw: Mapping[str, Any]) -> Kind | None:
@@ -74,12 +82,14 @@ def transport_kind(raw: Mapping[str, Any]) -> Kind | None:
             raise Fault(f"missing; a server of type {kind!r} needs it", "url")
         if blank:
             return None
-        schemes = ("ws://", "wss://") if kind == "ws" else ("http://", "https://")
+        schemes = ("ws://", "wss://") if _REMOTE_KINDS[kind] == "WebSocket" else ("http://", "https://")
         if not url.lower().startswith((*schemes, "${")):
             raise Fault(f"expected an address that begins with {' or '.join(schemes)}", "url")
         return _REMOTE_KINDS[kind]
-    if kind in _HOST_KINDS:
-        raise Fault(f"type {kind!r} works only inside the host that supplies it", "type")
+    if kind == _IN_PROCESS:
+        if command or "url" in raw:
+            raise Fault("type 'sdk' is a server inside the daemon, which has no command and no url", "type")
+        return "in-process"
     if kind not in ("", "stdio"):
         raise Fault(f"unknown type {ascii(kind[:40])}; use 'stdio', 'http', 'sse' or 'ws'", "type")
     if url and command:
@@ -98,11 +108,18 @@ def transport_kind(raw: Mapping[str, Any]) -> Kind | None:
 def unused_keys(raw: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str, str]]:
     """Each key that does nothing in an entry of this kind, and why."""
     for key in raw:
-        if kind == "stdio" and key in _REMOTE_ONLY:
+        if kind in ("stdio", "in-process") and key in _REMOTE_ONLY:
             yield key, "not used by a server that is a program"
         elif kind != "stdio" and key in _PROGRAM_ONLY:
             yield key, "not used by a remote server"
-        elif key in _LATER or (key in _REMOTE_ONLY and key != "headers"):
+        elif key in UNUSED_KEYS:
             yield key, "not used yet"
-        elif key not in _USED and key != "headers":
+        elif key not in _USED and key not in _REMOTE_ONLY and key not in _extra(raw, kind):
             yield key, "unknown key, not used"
+
+
+def _extra(raw: Mapping[str, Any], kind: Kind) -> frozenset[str]:
+    """Keys that have a meaning in entries of a few kinds alone."""
+    if kind == "in-process":
+        return _IN_PROCESS_ONLY
+    return IDE_KEYS if raw.get("type") in IDE_TYPES else frozenset()

@@ -85,8 +85,10 @@ class Expansion:
                 "if you want it, set the server up in your own mcp.json",
                 *path,
             )
-        self._missing |= {name: path for name in result.missing if name not in self._missing}
-        self._secrets |= {name: path for name in result.secrets if name not in self._secrets}
+        for name in result.missing:
+            self._missing.setdefault(name, path)
+        for name in result.secrets:
+            self._secrets.setdefault(name, path)
         return result.text
 
     def refuse_missing(self) -> None:

@@ -18,6 +18,7 @@ from mcphub.spec import Scope, Secret, StdioSpec
 
 from .context import Context, EnvFile
 from .fields import Fault, hidden, mapping, no_string, one_of, refuse_nul, string, strings
+from .limits import read_limits
 from .reading import Expansion, Reading
 
 _WINDOWS = re.compile(r"(?i)[a-z]:[\\/].*|cmd|.*\.(?:exe|cmd|bat)")
@@ -54,14 +55,17 @@ def read_stdio(reading: Reading) -> StdioSpec:
     if not expanded_command:
         raise Fault("is empty after its variables were replaced", "command")
 
+    directory = _cwd(reading, expanded_cwd)
     return StdioSpec(
         command=expanded_command,
         args=expanded_args,
         env=expanded_env,
         shown=shown,
-        cwd=_cwd(reading, expanded_cwd),
+        cwd=directory,
         inherit_env=_inherit_env(raw),
         stdio=one_of(raw, "stdio", ("socketpair", "pipe"), "socketpair"),
+        limits=read_limits(reading),
+        shown_cwd=cwd if "$" in cwd else "",
     )
 
 
@@ -151,10 +155,12 @@ def _env_file_path(reading: Reading, text: str) -> str:
 def _from_env_file(reading: Reading, text: str) -> dict[str, Secret]:
     path = _env_file_path(reading, text)
     found = reading.context.env_files.get(path, EnvFile(error=f"cannot read {path}: No such file"))
+    # A variable of the path is told as the file has it.
+    shown = text if "$" in text else path
     if found.error:
-        raise Fault(found.error, "envFile")
+        raise Fault(found.error.replace(path, shown), "envFile")
     for warning in found.warnings:
-        reading.note(warning, "envFile")
+        reading.note(warning.replace(path, shown), "envFile")
     return {name: Secret(value) for name, value in found.values.items()}
 
 

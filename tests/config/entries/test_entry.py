@@ -34,14 +34,6 @@ def test_one_bad_entry_takes_no_other_down() -> None:
     }
 
 
-def test_remote_servers_are_refused_by_name() -> None:
-    """C011: the known aliases are understood, and what this version cannot run is said; the address stays unsaid."""
-    message = problem({"type": "ws", "url": "wss://u:pw@h.example/mcp?token=tok-3", "headers": {"a": "tok-1"}})
-    assert message == (
-        f"cannot run remote server s: WebSocket servers are not supported by this version ({USER}:1 mcpServers.s)"
-    )
-
-
 @pytest.mark.parametrize("raw", [{"url": ""}, {"type": "http", "url": ""}, {"type": "stdio", "url": ""}])
 def test_an_empty_url_is_not_configured(raw: dict[str, Any]) -> None:
     """An empty address is a blank form, not an error."""
@@ -80,6 +72,7 @@ def test_a_full_entry() -> None:
             "/home/u/work",
             ("SSH_AUTH_SOCK",),
             "pipe",
+            shown_cwd="${HOME}/./work/",
         ),
         startup_timeout=1.0,
         call_timeout=90.0,
@@ -226,3 +219,51 @@ def test_a_remote_server_that_is_switched_off() -> None:
     outcome = parsed({"type": "http", "url": "https://${NOPE}/", "enabled": False}).outcome
     assert isinstance(outcome, Off)
     assert isinstance(outcome.spec.transport, HttpSpec)
+
+
+HERE = Context({"HOME": "/home/u"}, "/e", workspace="/w/sub", agent="7")
+
+
+@pytest.mark.parametrize(
+    ("scope", "sharing", "workspace", "agent"),
+    [
+        (Scope.USER, None, "", ""),
+        (Scope.USER, "auto", "", ""),
+        (Scope.USER, "shared", "", ""),
+        (Scope.USER, "workspace", "/w/sub", ""),
+        (Scope.USER, "agent", "/w/sub", "7"),
+        # a project's is for its own directory, and each agent's for that
+        (Scope.PROJECT, "auto", "/w", ""),
+        (Scope.PROJECT, "shared", "/w", ""),
+        (Scope.PROJECT, "workspace", "/w", ""),
+        (Scope.PROJECT, "agent", "/w", "7"),
+    ],
+)
+def test_who_shares_an_instance(scope: Scope, sharing: str | None, workspace: str, agent: str) -> None:
+    """By itself all agents share one, those of a project's entry one a project; `sharing` says otherwise."""
+    raw = {"command": "x"} if sharing is None else {"command": "x", "sharing": sharing}
+    found = spec(raw, scope, HERE)
+    assert (found.workspace, found.agent) == (workspace, agent)
+    assert found.key().workspace == workspace
+
+
+def test_each_agent_has_a_key_of_its_own() -> None:
+    """C162: what is one agent's alone is another instance for the next one, and for no other reason than that."""
+    raw = {"command": "x", "sharing": "agent"}
+    keys = [spec(raw, Scope.USER, Context({}, "/e", workspace="/w", agent=agent)).key() for agent in ("1", "2", "1")]
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_a_project_is_not_shared_with_others() -> None:
+    """Each project's entry is approved by itself."""
+    assert "taken as 'auto'" in parsed({"command": "x", "sharing": "shared"}, Scope.PROJECT).warnings[0]
+
+
+def test_when_it_runs() -> None:
+    """Times are milliseconds in the file; a server that is neither lazy nor stopped has the key it always had."""
+    found = spec({"command": "x", "lazy": True, "idleTimeout": 1500})
+    assert (found.lazy, found.idle_timeout) == (True, 1.5)
+    assert spec({"command": "x", "lazy": False}).key() == spec({"command": "x"}).key() != found.key()
+    assert "expected true or false" in problem({"command": "x", "lazy": "yes"})
+    assert "the unit is milliseconds" in problem({"command": "x", "idleTimeout": 30})
+    assert "expected 'auto' or 'shared'" in problem({"command": "x", "sharing": "none"})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcphub.config.entries.context import Context
-from mcphub.spec import HttpSpec, Scope, Secret, SseSpec
+from mcphub.spec import HttpSpec, Scope, Secret, SseSpec, WsSpec
 from tests.config.entries.written import CONTEXT, parsed, problem, spec
 
 
@@ -51,6 +51,19 @@ def test_a_server_of_the_older_transport() -> None:
     assert "type 'sse' speaks the legacy era" in problem({**raw, "era": "modern"})
     assert spec({**raw, "type": "http", "era": "legacy"}).key() != found.key()
     assert parsed(raw).warnings == ()
+
+
+def test_a_server_at_a_websocket() -> None:
+    """C183: `ws` has the fields of the others, either era, and addresses of its own kind."""
+    raw = {"type": "ws", "url": "wss://u:pw@h.example/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}
+    found = spec(raw)
+    headers = {"Authorization": Secret("Bearer tok-5")}
+    assert found.transport == WsSpec(Secret("wss://u:pw@h.example/mcp"), headers, "wss://***@h.example/mcp")
+    assert (found.transport.kind, found.era) == ("ws", "")
+    assert parsed(raw).warnings == ()
+    [warning] = parsed({"type": "ws", "url": "ws://h.example/"}).warnings
+    assert "plain ws to h.example" in warning
+    assert "begins with ws:// or wss://" in problem({"type": "ws", "url": "${EMPTY}https://h/"})
 
 
 def test_secrets_of_a_remote_server_do_not_print() -> None:
@@ -108,7 +121,7 @@ def test_a_line_break_at_the_end_of_a_header() -> None:
         ({"env": {"A": "1"}}, "env", "not used by a remote server"),
         ({"cwd": "/"}, "cwd", "not used by a remote server"),
         ({"oauth": {}}, "oauth", "not used yet"),
-        ({"headersHelper": "x"}, "headersHelper", "not used yet"),
+        ({"headers": {"Sec-WebSocket-Key": "x"}}, "headers.Sec-WebSocket-Key", "mcphub sets this header itself"),
         ({"hedaers": {}}, "hedaers", "unknown key"),
         ({"headers": {"content-TYPE": "x"}}, "headers.content-TYPE", "mcphub sets this header itself"),
         ({"headers": {"Mcp-Session-Id": "x"}}, "headers.Mcp-Session-Id", "mcphub sets this header itself"),

@@ -24,7 +24,8 @@ from tests.config.entries.written import USER, parsed, problem
         ({"type": "http", "url": "h.example"}, "url", "expected an address that begins with http:// or https://"),
         ({"type": "ws", "url": "https://h"}, "url", "expected an address that begins with ws://"),
         ({"type": "stdio"}, "command", "missing"),
-        ({"type": "sdk"}, "type", "works only inside the host"),
+        ({"type": "sdk", "command": "x"}, "type", "a server inside the daemon, which has no command"),
+        ({"type": "ws-ide", "url": "https://h"}, "url", "expected an address that begins with ws://"),
         ({"type": "HTTP", "url": "https://h"}, "type", "unknown type 'HTTP'"),
         ({"type": 1, "command": "x"}, "type", "expected a string, found a number"),
         ({"type": None, "command": "x"}, "type", "expected a string, found null"),
@@ -43,9 +44,8 @@ def test_transport_is_never_guessed(raw: dict[str, Any], key: str, part: str) ->
 @pytest.mark.parametrize(
     ("key", "part"),
     [
-        ("lazy", "not used yet"),
-        ("sharing", "not used yet"),
-        ("limits", "not used yet"),
+        ("trustAnnotations", "not used yet"),
+        ("alwaysLoad", "not used yet"),
         ("headers", "not used by a server that is a program"),
         ("autoApprove", "unknown key, not used"),
         ("a\u001b", "unknown key, not used"),
