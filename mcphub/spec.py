@@ -53,12 +53,22 @@ class Secret(str):
 SHORTEST_SECRET = 6
 
 
+class Limits(msgspec.Struct, frozen=True):
+    """What each process of a server may use, 0 = as much as this one: `memory` bytes of memory of its own that it can
+    write to, `cpu_time` seconds of a processor over its life; `nice` is how far it steps back for others, 0 to 19."""
+
+    memory: int = 0
+    cpu_time: int = 0
+    nice: int = 0
+
+
 class StdioSpec(msgspec.Struct, frozen=True):
     """A program that speaks MCP on stdin and stdout.
 
     `args` and `env` are fully expanded. `shown` is `[command, *args]` as the file has it, with `${VAR}` kept: the only
     form that may be printed. `inherit_env` is True, False or the names to take over from the hub's environment.
-    `stdio` is `socketpair` (default) or `pipe` for programs that open /dev/stdout. `cwd` is absolute, "" = home.
+    `stdio` is `socketpair` (default) or `pipe` for programs that open /dev/stdout. `cwd` is absolute, "" = home;
+    `shown_cwd` is what may be printed of it, "" = it.
     """
 
     command: str
@@ -68,8 +78,43 @@ class StdioSpec(msgspec.Struct, frozen=True):
     cwd: str = ""
     inherit_env: bool | tuple[str, ...] = False
     stdio: str = "socketpair"
+    limits: Limits = Limits()
+    shown_cwd: str = ""
 
     kind = "stdio"
+
+
+class HelperSpec(msgspec.Struct, frozen=True):
+    """A program that prints the headers of an entry, as a JSON object of strings.
+
+    `words` are program and arguments, fully expanded; `shown` is the text as the file has it. `cwd` is absolute, "" =
+    home. `foreign`: a repository or a plugin wrote it, so that it gets no variable that is a credential by its name.
+    `env` are a plugin's own variables.
+    """
+
+    words: tuple[Secret, ...]
+    shown: str = ""
+    cwd: str = ""
+    foreign: bool = False
+    env: Mapping[str, Secret] = msgspec.field(default_factory=dict)
+
+
+class TlsFiles(msgspec.Struct, frozen=True):
+    """Absolute paths of PEM files, "" = none: the certificate that is shown to the server and its key (may be in the
+    same file), and the authorities that vouch for the server in place of all others. `shown` is what may be printed of
+    one that holds a variable: (`cert`, `key` or `ca`, text)."""
+
+    cert: str = ""
+    key: str = ""
+    ca: str = ""
+    shown: tuple[tuple[str, str], ...] = ()
+
+
+class Ide(msgspec.Struct, frozen=True):
+    """What an editor's extension says of itself beside the address of its server."""
+
+    name: str = ""
+    running_in_windows: bool = False
 
 
 class HttpSpec(msgspec.Struct, frozen=True):
@@ -82,6 +127,9 @@ class HttpSpec(msgspec.Struct, frozen=True):
     url: Secret
     headers: Mapping[str, Secret] = msgspec.field(default_factory=dict)
     shown: str = ""
+    helper: HelperSpec | None = None
+    tls: TlsFiles | None = None
+    ide: Ide | None = None
 
     kind = "http"
 
@@ -92,12 +140,22 @@ class SseSpec(HttpSpec, frozen=True):
     kind = "sse"
 
 
+class WsSpec(HttpSpec, frozen=True):
+    """A server at a ws:// or wss:// URL, spoken to over a WebSocket, one message a text frame."""
+
+    kind = "ws"
+
+
 class InProcessSpec(msgspec.Struct, frozen=True):
     """A server that lives in the daemon, found by `name` among those the daemon was given."""
 
     name: str
 
     kind = "in-process"
+
+
+#: Values of `sharing` of which another workspace, or another agent, needs an instance of its own.
+DIVIDED = ("workspace", "agent")
 
 
 class ServerSpec(msgspec.Struct, frozen=True):
@@ -118,6 +176,13 @@ class ServerSpec(msgspec.Struct, frozen=True):
     workspace: str = ""
     #: A legacy server is told that agents can be asked to sample.
     sampling: bool = False
+    #: Who shares an instance, as the entry has it: auto, shared, workspace, agent. `workspace` and `agent` say what
+    #: came of it; `agent` is the one agent that it is for, "" = all.
+    sharing: str = "auto"
+    agent: str = ""
+    #: It is started when it is used; and stopped when it was not for so many seconds, 0 = never.
+    lazy: bool = False
+    idle_timeout: float = 0.0
 
     def key(self) -> InstanceKey:
         """The identity of the instance that this spec needs: everything that would make another process of it."""
@@ -127,11 +192,19 @@ class ServerSpec(msgspec.Struct, frozen=True):
         if isinstance(t, StdioSpec):
             parts += [t.command, t.cwd, t.stdio, repr(t.inherit_env), str(len(t.args)), *t.args]
             parts += [f"{k}={str(v)}" for k, v in sorted(t.env.items())]
+            if t.limits != Limits():
+                parts.append(repr(t.limits))
         elif isinstance(t, HttpSpec):
             parts.append(str(t.url))
             parts += [f"{k}={str(v)}" for k, v in sorted(t.headers.items())]
+            if t.helper is not None:
+                parts += ["helper", t.helper.cwd, str(t.helper.foreign), *map(str, t.helper.words)]
+            if t.tls is not None:
+                parts += ["tls", t.tls.cert, t.tls.key, t.tls.ca]
         else:
             parts.append(t.name)
+        if self.agent or self.lazy or self.idle_timeout:
+            parts += [self.agent, str(self.lazy), str(self.idle_timeout)]
         # Each part with its length: no text within one can pass for the border to the next.
         whole = "".join([f"{len(part)}:{part}" for part in parts])
         digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
@@ -166,7 +239,8 @@ class Want(msgspec.Struct, frozen=True):
 
 
 class Off(msgspec.Struct, frozen=True):
-    """This entry shall not run, and why: `policy`, `approval`, `person`, `idle`; `detail` is one line with the next step.
+    """This entry shall not run, and why: `policy`, `approval`, `person`, `idle`; `detail` is one line with the next
+    step.
 
     `workspace` is the only one that it is off for, where agents of others may use it; "" = it is off for all.
     """

@@ -36,6 +36,15 @@ def renamed(error: Exception, peer: Peer) -> TransportError:
     to = f"the proxy {peer.proxy}" if peer.proxy else peer.server
     if isinstance(error, httpcore2.ProxyError):
         return TransportError(f"the proxy {peer.proxy} refuses: {short(error)}", kind="unreachable")
+    for cause in causes:
+        # With TLS 1.3 a server refuses a client only after the handshake, when the first answer is read.
+        reason = (cause.reason or "") if isinstance(cause, ssl.SSLError) else ""
+        if "ALERT" in reason and "CERTIFICATE_REQUIRED" in reason:
+            text = f"{peer.server} wants a client certificate; name one in tls.cert and tls.key of the entry"
+            return TransportError(text, kind="tls")
+        if "ALERT" in reason and any(part in reason for part in ("CERTIFICATE", "UNKNOWN_CA", "DECRYPT_ERROR")):
+            why = reason.replace("_", " ").lower()
+            return TransportError(f"{peer.server} refuses the client certificate: {why}", kind="tls")
     if isinstance(error, httpcore2.ConnectTimeout | httpcore2.PoolTimeout):
         return TransportError(f"no connection to {to} within {CONNECT_TIMEOUT:g} s", kind="unreachable")
     if isinstance(error, httpcore2.ConnectError):

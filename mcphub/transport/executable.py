@@ -44,23 +44,35 @@ def access(path: str) -> Access:
     return Access.EXECUTABLE
 
 
-def find_executable(command: str, path: str | None, cwd: str, access: Callable[[str], Access] = access) -> str:
+def find_executable(
+    command: str,
+    path: str | None,
+    cwd: str,
+    access: Callable[[str], Access] = access,
+    *,
+    shown: str = "",
+    shown_cwd: str = "",
+) -> str:
     """The absolute path of the program that `command` names.
 
     `path` is the PATH that the program itself will get, None = it gets none. As in a shell, a command with a slash is
     a file, relative to `cwd`; any other is searched in PATH, except that empty and relative directories of PATH are
-    skipped: a project's own directory must not decide what `npx` is. `~` is not expanded.
+    skipped: a project's own directory must not decide what `npx` is. `~` is not expanded. `shown` and `shown_cwd` are
+    what may be printed of `command` and `cwd`, "" = they themselves.
     Raises TransportError (kind `spawn`), whose text names the command, the PATH that was searched, and what to do.
     """
+    shown = shown or command
     if not command or "\0" in command:
-        raise _cannot(command, "the command is empty" if not command else "it holds a NUL byte", 'set "command"')
+        raise _cannot(shown, "the command is empty" if not command else "it holds a NUL byte", 'set "command"')
     if "/" in command:
         found = posixpath.normpath(posixpath.join(cwd, command))
         state = access(found)
         if state is Access.EXECUTABLE:
             return found
-        where = found if found == command else f"{found} (relative to the working directory)"
-        raise _cannot(command, f"{where} {state.value}", _advice(command, state))
+        where = shown_path(found, command, shown, cwd, shown_cwd)
+        if found != command and not command.startswith("/"):
+            where += " (relative to the working directory)"
+        raise _cannot(shown, f"{where} {state.value}", _advice(shown, state))
     blocked: tuple[str, Access] | None = None
     searched = [directory for directory in (path or "").split(":") if directory.startswith("/")]
     for directory in searched:
@@ -71,10 +83,21 @@ def find_executable(command: str, path: str | None, cwd: str, access: Callable[[
         if state is Access.NOT_EXECUTABLE and blocked is None:
             blocked = candidate, state
     if blocked is not None:
-        raise _cannot(command, f"{blocked[0]} {blocked[1].value}", _advice(command, blocked[1]))
+        where = shown_path(blocked[0], command, shown, cwd, shown_cwd)
+        raise _cannot(shown, f"{where} {blocked[1].value}", _advice(shown, blocked[1]))
     where = f"PATH, which is {':'.join(searched)}" if searched else "PATH, which is empty"
     hint = " (Windows-only entry?)" if looks_like_windows(command) else ""
-    raise _cannot(command, f"not found{hint} in the server's {where}", _advice(command, Access.MISSING))
+    raise _cannot(shown, f"not found{hint} in the server's {where}", _advice(shown, Access.MISSING))
+
+
+def shown_path(path: str, command: str, shown: str, cwd: str, shown_cwd: str) -> str:
+    """What may be printed of `path`, where `command` was looked for or found; arguments as for `find_executable`."""
+    if "/" not in command:
+        return path if shown == command else posixpath.join(posixpath.dirname(path), shown)
+    if command.startswith("/"):
+        return path if shown == command else shown
+    plain = shown == command and shown_cwd in ("", cwd)
+    return path if plain else posixpath.join(shown_cwd or cwd, shown)
 
 
 def leads_to(command: str, path: str | None, cwd: str) -> tuple[str, ...]:
@@ -112,7 +135,7 @@ def _advice(command: str, state: Access) -> str:
         return "correct the path, or install the program"
     return (
         'give the absolute path as the command, or set PATH in the entry\'s "env" or in the hub\'s environment file '
-        "(a service does not get the PATH of your terminal)"
+        "(a service does not get the PATH of your terminal; where that finds it, run `mcphub env path --refresh`)"
     )
 
 

@@ -18,8 +18,19 @@ _SPLIT = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 
 
+#: Of a line that is too long, so much is kept, and so many times the limit is thrown away before it counts as endless.
+HEAD = 4096
+ENDLESS = 4
+
+
 class LineTooLong(ValueError):
-    """The unfinished line has passed the limit; the connection cannot go on."""
+    """A line has passed the limit. `head` is its beginning: the line is thrown away up to its newline and the next one
+    can be taken; None = there is no end of it, the connection cannot go on (cases C049, C050)."""
+
+    def __init__(self, limit: int, head: bytes | None) -> None:
+        longer = f"a line is longer than {limit >> 20} MiB"
+        super().__init__(longer if head is not None else f"{longer}, and does not end")
+        self.head = head
 
 
 class LineBuffer:
@@ -29,7 +40,10 @@ class LineBuffer:
     somebody still holds (a transport with an unsent tail) must be given away with `lend()` before the next read.
     """
 
-    __slots__ = ("_at", "_buf", "_end", "_limit", "_lines", "_scan", "_split_most", "_start", "_started")
+    __slots__ = (
+        "_at", "_buf", "_dropped", "_end", "_gap", "_head", "_limit", "_lines", "_scan", "_split_most", "_start",
+        "_started", "short",
+    )
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self._buf = bytearray(SMALL)
@@ -40,27 +54,62 @@ class LineBuffer:
         self._lines: list[bytes] = []
         self._at = 0
         self._split_most = min(limit, _SPLIT)
+        # A line that is too long: its beginning, the bytes thrown away so far (0 = its end has come), where it stood.
+        self._head = b""
+        self._dropped = 0
+        self._gap = -1
+        #: The lines last taken are not all that are there, though they are fewer than might have been.
+        self.short = False
 
     def room(self) -> memoryview:
         """Where the next bytes go; never empty. Raises LineTooLong."""
         buf, size = self._buf, len(self._buf)
         if size - self._end < _LEAST_ROOM:
             kept = self._end - self._start
-            # Whole lines that nobody took yet do not count: only the unfinished one can be too long.
-            last = buf.rfind(b"\n", self._start, self._end) if kept > self._limit else -1
-            if kept > self._limit and self._end - max(last + 1, self._start) > self._limit:
-                raise LineTooLong(f"a line is longer than {self._limit >> 20} MiB")
+            if kept > self._limit:
+                # Whole lines that nobody took yet do not count: only the unfinished one can be too long.
+                begins = max(buf.rfind(b"\n", self._start, self._end) + 1, self._start)
+                if self._end - begins > self._limit:
+                    self._drop_from(begins)
+                    return self.room()
             # A new buffer, not a resize: views of the old one may be alive. Large lines grow in few steps.
             grown = size * 4 if size < 1 << 20 else size + max(4 << 20, size // 2)
             new = bytearray(size if kept <= size // 2 else grown)
             memoryview(new)[:kept] = memoryview(buf)[self._start : self._end]  # not new[:kept]: that copies twice
             self._buf = buf = new
             self._scan -= self._start
+            self._gap -= self._start if self._gap >= 0 else 0
             self._start, self._end = 0, kept
         return memoryview(buf)[self._end :]
 
+    def _drop_from(self, begins: int) -> None:
+        """The unfinished line is too long: throw it away, and what is still to come of it."""
+        if self._gap >= 0:
+            raise LineTooLong(self._limit, None)  # nobody was told of the one before
+        self._head = bytes(memoryview(self._buf)[begins : begins + HEAD])
+        self._dropped = self._end - begins
+        self._gap = self._end = begins
+        self._scan = min(self._scan, begins)
+
+    def _drop(self, n: int) -> None:
+        """Of `n` bytes that were just read, those that belong to the line that is thrown away."""
+        buf, end = self._buf, self._end
+        stop = buf.find(b"\n", end, end + n)
+        if stop < 0:
+            self._dropped += n
+            if self._dropped > self._limit * ENDLESS:
+                raise LineTooLong(self._limit, None)
+            return
+        rest = end + n - stop - 1
+        memoryview(buf)[end : end + rest] = bytes(memoryview(buf)[stop + 1 : end + n])
+        self._end = end + rest
+        self._dropped = 0
+
     def filled(self, n: int) -> None:
-        """`n` bytes were read into the last `room()`."""
+        """`n` bytes were read into the last `room()`. Raises LineTooLong where they are of a line without end."""
+        if self._dropped:
+            self._drop(n)
+            return
         self._end += n
         if not self._started and self._end - self._start >= 3:
             self._started = True
@@ -79,15 +128,37 @@ class LineBuffer:
             view = view[n:]
 
     def take(self, most: int) -> Sequence[bytes | memoryview]:
-        """The next whole lines without their newlines, at most so many; fewer mean that there are no more. Blank lines
-        are passed over. Raises LineTooLong for a whole line above the limit, so that the result is the same in any
-        chunking; the lines before it come first."""
+        """The next whole lines without their newlines, at most so many; fewer mean that there are no more, unless it is
+        `short`. Blank lines are passed over. Raises LineTooLong for a line above the limit, so that the result is the
+        same in any chunking; the lines before it come first, and those behind it by the next call."""
+        self.short = False
+        if self._gap >= 0:
+            return self._seek_to_gap(most)
         if self._at < len(self._lines) or self._split():
             out = self._lines[self._at : self._at + most]
             self._at += len(out)
             # What was read since these were split comes after them.
-            return out if len(out) == most else [*out, *self._seek(most - len(out))]
+            self.short = len(out) < most and self._buf.find(b"\n", self._scan, self._end) >= 0
+            return out
         return self._seek(most)
+
+    def _seek_to_gap(self, most: int) -> Sequence[bytes | memoryview]:
+        """The lines before one that is too long; then that, once its end has come; then the rest."""
+        if ahead := self._lines[self._at : self._at + most]:
+            self._at += len(ahead)
+            self.short = True
+            return ahead
+        end, self._end = self._end, self._gap
+        try:
+            out = self._seek(most, keep=True)
+        finally:
+            self._end = end
+        if out or self._dropped:
+            self.short = not self._dropped
+            return out
+        head, self._head, self._gap = self._head, b"", -1
+        self._scan = self._start
+        raise LineTooLong(self._limit, head)
 
     def _split(self) -> bool:
         """Many small lines at once, which is what a busy peer sends; False where the lines must be sought singly."""
@@ -107,7 +178,7 @@ class LineBuffer:
             self._start = self._end = self._scan = 0
         return True
 
-    def _seek(self, most: int) -> list[memoryview]:
+    def _seek(self, most: int, keep: bool = False) -> list[memoryview]:
         buf, start, scan, end = self._buf, self._start, self._scan, self._end
         view = memoryview(buf)
         out: list[memoryview] = []
@@ -115,7 +186,7 @@ class LineBuffer:
             i = buf.find(b"\n", scan, end)
             if i < 0:
                 self._start, self._scan = start, end
-                if start == end:
+                if start == end and not keep:
                     self._start = self._end = self._scan = 0
                     if len(buf) > 1 << 20:
                         self._buf = bytearray(SMALL)  # give a large message's buffer back
@@ -123,9 +194,10 @@ class LineBuffer:
             self._started = True
             if i - start > self._limit:
                 if out:
+                    self.short = True
                     break
                 self._start = self._scan = i + 1
-                raise LineTooLong(f"a line is longer than {self._limit >> 20} MiB")
+                raise LineTooLong(self._limit, bytes(view[start : start + HEAD]))
             stop = i - 1 if i > start and buf[i - 1] == 13 else i
             if stop > start:
                 out.append(view[start:stop])
@@ -142,11 +214,20 @@ class LineBuffer:
         """Bytes that are not taken yet; of lines that were split before, their number stands for them."""
         return self._end - self._start + len(self._lines) - self._at
 
+    def rest(self, most: int) -> tuple[bytes, bytes]:
+        """What is not taken yet: the whole lines with their newlines, and the first bytes of the unfinished one, at
+        most so many."""
+        ahead = b"".join([line + b"\n" for line in self._lines[self._at :]])
+        view = memoryview(self._buf)
+        cut = self._buf.rfind(b"\n", self._scan, self._end) + 1 or self._start
+        return ahead + bytes(view[self._start : cut]), bytes(view[cut : min(self._end, cut + most)])
+
     def lend(self) -> None:
         """Somebody keeps views of this buffer: go on in a new one."""
         kept = self._end - self._start
         new = bytearray(max(SMALL, kept * 2))
         memoryview(new)[:kept] = memoryview(self._buf)[self._start : self._end]
         self._scan -= self._start
+        self._gap -= self._start if self._gap >= 0 else 0
         self._start, self._end = 0, kept
         self._buf = new

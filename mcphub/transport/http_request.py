@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from mcphub import __version__
+from mcphub.auth.headers_helper import rejected
 from mcphub.protocol.http_answer import Head, Refusal
 from mcphub.protocol.mirrored import Told
 from mcphub.spec import ServerSpec
@@ -103,6 +104,13 @@ def rest_of(refusal: Refusal, left: float) -> float | None:
 def time_for(method: str, spec: ServerSpec) -> float:
     """Seconds after which nobody waits for the answer to such a request, but for progress."""
     return spec.startup_timeout if method.endswith("/list") else spec.call_timeout
+
+
+def after_helper(refusal: Refusal, helped: bool) -> Refusal:
+    """A refusal of what a `headersHelper` gave is no matter of signing in (case C116): nothing else is to be had."""
+    if refusal.kind != "needs_auth" or not helped:
+        return refusal
+    return Refusal("refused", rejected(refusal.message))
 
 
 def worded(method: str, refusal: Refusal, signed: bool) -> str:

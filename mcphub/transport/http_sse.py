@@ -29,8 +29,18 @@ from mcphub.protocol.jsonrpc import NotAMessage
 from mcphub.protocol.mirrored import Told
 from mcphub.spec import HttpSpec, ServerSpec
 from mcphub.transport import sign_in
-from mcphub.transport.http_request import RATE_TRIES, HttpRequest, common_headers, head_of, rest_of, time_for, worded
+from mcphub.transport.http_request import (
+    RATE_TRIES,
+    HttpRequest,
+    after_helper,
+    common_headers,
+    head_of,
+    rest_of,
+    time_for,
+    worded,
+)
 from mcphub.transport.link import Surroundings
+from mcphub.transport.signing import signer_of
 from mcphub.transport.stderr import StderrRing
 
 if TYPE_CHECKING:
@@ -293,6 +303,7 @@ class HttpSseChannel:
                 self._receiver.unanswered(request.mid, "session", SESSION_GONE)
                 self._session_gone()
             else:
+                refusal = after_helper(refusal, self._client.signer is not None)
                 self.retry_after = refusal.retry_after
                 text = worded(request.method, refusal, self._signed)
                 if refusal.kind == "needs_auth" and not self._signed and self._endpoint is None:
@@ -400,7 +411,7 @@ async def open_http_sse(
     spec: ServerSpec, around: Surroundings, receiver: Receiver, stderr: StderrRing
 ) -> AsyncIterator[HttpSseChannel]:
     """Hold the stream to the server; what is sent before it has named its endpoint waits for that. Leaving ends it.
-    `stderr` gets a line for what is odd. Raises TransportError (kind `config`)."""
+    `stderr` gets a line for what is odd. Raises TransportError (kind `config`, and those of its helper)."""
     transport = spec.transport
     assert isinstance(transport, HttpSpec)
 
@@ -408,7 +419,8 @@ async def open_http_sse(
         stderr.feed(f"{text}\n".encode("utf-8", "replace"))
 
     net = await anyio.to_thread.run_sync(importlib.import_module, "mcphub.net")
-    async with net.http_client(str(transport.url), around.environment()) as client:
+    signer = await signer_of(spec, around, note)
+    async with net.http_client(str(transport.url), around.environment(), tls=transport.tls, signer=signer) as client:
         for warning in client.warnings:
             note(warning)
         channel = HttpSseChannel(client, spec, receiver, note, around.report)

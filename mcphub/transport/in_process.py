@@ -1,19 +1,22 @@
 """Owns servers that live in the daemon: a Python callable behind the same channel as a process.
 
 It must not know which servers there are; the daemon hands them over by name. A handler gets method and params and
-returns a result, or raises JSONRPCError; it is called on the loop and must not block.
+returns a result, or an awaitable of it, or raises JSONRPCError; it is called on the loop and must not block. What it
+awaits is cancelled with its request, and with the connection.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
+import anyio.abc
 import msgspec
 
 from mcphub.channel import Data, Receiver
@@ -21,23 +24,30 @@ from mcphub.errors import JSONRPCError, TransportError
 from mcphub.protocol import jsonrpc
 from mcphub.transport.one_stream import OneStream
 
-Handler = Callable[[str, dict[str, Any]], dict[str, Any]]
+Handler = Callable[[str, dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
 
 
 class InProcessChannel:
-    """A channel whose far end is a handler. Requests are answered in the next turn of the loop."""
+    """A channel whose far end is a handler. Requests are answered in the next turn of the loop, or once what the
+    handler awaits in a task of `tasks` is there."""
 
     full = False
     current: int | None = None
 
     def __init__(
-        self, handler: Handler, receiver: Receiver, on_error: Callable[[BaseException], None] | None = None
+        self,
+        handler: Handler,
+        receiver: Receiver,
+        tasks: anyio.abc.TaskGroup,
+        on_error: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.receiver = receiver
         self.closed = anyio.Event()
         self.reason = ""
         self._handler = handler
         self._on_error = on_error
+        self._tasks = tasks
+        self._running: dict[int | str, anyio.CancelScope] = {}
         self._loop = asyncio.get_running_loop()
 
     def send(self, *parts: Data) -> None:
@@ -47,6 +57,8 @@ class InProcessChannel:
     def abort(self) -> None:
         if not self.closed.is_set():
             self.closed.set()
+            for scope in self._running.values():
+                scope.cancel()
             self.receiver.lost(self.reason)
 
     def _answer(self, frame: bytes) -> None:
@@ -54,25 +66,68 @@ class InProcessChannel:
             return
         try:
             self._give(frame)
-        except Exception as e:  # a fault of ours in one frame closes this channel only, and does not go unseen
-            if self._on_error is not None:
-                self._on_error(e)
-            self.reason = f"internal error: {type(e).__name__}: {e}"
-            self.abort()
+        except Exception as e:
+            self._broke(e)
+
+    def _broke(self, error: Exception) -> None:
+        """A fault of ours in one frame closes this channel only, and does not go unseen."""
+        if self._on_error is not None:
+            self._on_error(error)
+        self.reason = f"internal error: {type(error).__name__}: {error}"
+        self.abort()
 
     def _give(self, frame: bytes) -> None:
         env = jsonrpc.decode(frame.rstrip(b"\n"))
-        if env.method is None or not isinstance(env.id, int | str):
+        if env.method is None:
+            return
+        if not isinstance(env.id, int | str):
+            self._cancel(env)
             return
         mid = jsonrpc.encode_id(env.id)
         try:
-            params = json.loads(bytes(env.params) or b"{}")
-            out = jsonrpc.result_frame(mid, msgspec.json.encode(self._handler(env.method, params)))
-        except JSONRPCError as e:
-            out = jsonrpc.error_frame(mid, e.code, e.message)
+            result = self._handler(env.method, json.loads(bytes(env.params) or b"{}"))
+            if inspect.isawaitable(result):
+                scope = self._running[env.id] = anyio.CancelScope()
+                self._tasks.start_soon(self._await, env.id, result, scope)
+                return
+            out = _result(mid, result)
         except Exception as e:
-            out = jsonrpc.error_frame(mid, jsonrpc.INTERNAL_ERROR, f"{type(e).__name__}: {e}")
+            out = _error(mid, e)
         self.receiver.frame(memoryview(out)[:-1])
+
+    def _cancel(self, env: jsonrpc.Envelope) -> None:
+        """A request that is cancelled is not answered (MCP spec, cancellation)."""
+        if env.method != "notifications/cancelled":
+            return
+        params = json.loads(bytes(env.params) or b"{}")
+        cancels = params.get("requestId") if isinstance(params, dict) else None
+        if isinstance(cancels, int | str) and (scope := self._running.get(cancels)) is not None:
+            scope.cancel()
+
+    async def _await(self, mid: int | str, result: Awaitable[dict[str, Any]], scope: anyio.CancelScope) -> None:
+        out = b""
+        with scope:
+            try:
+                out = _result(jsonrpc.encode_id(mid), await result)
+            except Exception as e:
+                out = _error(jsonrpc.encode_id(mid), e)
+        if self._running.get(mid) is scope:
+            del self._running[mid]
+        if out and not self.closed.is_set():
+            try:
+                self.receiver.frame(memoryview(out)[:-1])
+            except Exception as e:
+                self._broke(e)
+
+
+def _result(mid: bytes, result: Any) -> bytes:
+    return jsonrpc.result_frame(mid, msgspec.json.encode(result))
+
+
+def _error(mid: bytes, error: Exception) -> bytes:
+    if isinstance(error, JSONRPCError):
+        return jsonrpc.error_frame(mid, error.code, error.message)
+    return jsonrpc.error_frame(mid, jsonrpc.INTERNAL_ERROR, f"{type(error).__name__}: {error}")
 
 
 @dataclass(slots=True)
@@ -96,9 +151,11 @@ async def open_in_process(
     """Hold a channel to the server of this name. Raises TransportError (kind `not_found`)."""
     handler = servers.get(name)
     if handler is None:
-        raise TransportError(f"cannot open the in-process server {name}: the daemon has none", kind="not_found")
-    channel = InProcessChannel(handler, receiver, report)
-    try:
-        yield InProcessLink(channel)
-    finally:
-        channel.abort()
+        text = f"cannot open the in-process server {name}: the daemon was given none of this name"
+        raise TransportError(f"{text} (mcphub serve --embed {name}=MODULE:CALLABLE)", kind="not_found")
+    async with anyio.create_task_group() as tasks:
+        channel = InProcessChannel(handler, receiver, tasks, report)
+        try:
+            yield InProcessLink(channel)
+        finally:
+            channel.abort()

@@ -41,10 +41,19 @@ def _open_http_sse(
     return open_http_sse(spec, around, receiver, stderr)
 
 
+def _open_websocket(
+    spec: ServerSpec, around: Surroundings, receiver: Receiver, stderr: StderrRing
+) -> AbstractAsyncContextManager[Link]:
+    from mcphub.transport.websocket import open_websocket
+
+    return open_websocket(spec, around, receiver, stderr)
+
+
 #: How each kind of spec is opened. A new transport is one file and one line here.
 TRANSPORTS: Mapping[str, Opener] = {
     "stdio": open_stdio,
     "http": _open_streamable_http,
     "sse": _open_http_sse,
+    "ws": _open_websocket,
     "in-process": _open_in_process,
 }

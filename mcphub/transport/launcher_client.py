@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import TracebackType
 
 import anyio
+import msgspec
 
 from mcphub.errors import TransportError
 from mcphub.transport.child import Child
@@ -56,7 +57,7 @@ class Launcher:
         encoded = request.encoded()
         link = await self._living_link()
         try:
-            return await link.spawn(encoded, request.fds)
+            return await link.spawn(encoded, request.fds, msgspec.structs.astuple(request.limits))
         except Refused as refused:
             raise request.refusal(refused.stage, refused.number) from None
 

@@ -73,13 +73,15 @@ class LauncherLink:
         self._loop.add_reader(self._sock, self._readable)
         self._loop.add_reader(self._pidfd, self._died)
 
-    async def spawn(self, request: Encoded, fds: tuple[int, int, int]) -> Child:
+    async def spawn(
+        self, request: Encoded, fds: tuple[int, int, int], limits: tuple[int, int, int] = (0, 0, 0)
+    ) -> Child:
         """As `launcher_client.Launcher.spawn`. Raises `Refused`."""
         if self._deaf or self._closing:
             raise _launcher_ended()
         self._keys += 1
         key = self._keys
-        message = pack(("spawn", key, *request))
+        message = pack(("spawn", key, *request, limits))
         if len(message) > MAX_MESSAGE:
             raise Refused("exec", errno.E2BIG)
         # Copies: they may have to wait for room in the socket, and the caller closes its own if it is cancelled.

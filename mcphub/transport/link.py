@@ -17,7 +17,8 @@ from mcphub.transport.wire import Batch
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What openers take from the daemon. `environment` is the hub's: its own plus the environment file."""
+    """What openers take from the daemon. `environment` is the hub's: its own plus the environment file. `hide` takes
+    secrets that came to be known while a connection lasts, which must not be seen in what is said of its server."""
 
     launcher: Launcher
     batch: Batch
@@ -25,6 +26,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     in_process: Mapping[str, Handler] = msgspec.field(default_factory=dict)
     grace: float = 2.0
     report: Callable[[BaseException], None] | None = None
+    hide: Callable[..., None] | None = None
 
 
 class Link(Protocol):

@@ -17,12 +17,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 
 import anyio
 import psutil
+from msgspec.structs import astuple
 
+from mcphub.spec import Limits
 from mcphub.transport.child import Child
+from mcphub.transport.launcher.limits import take_limits
 from mcphub.transport.spawn_request import Encoded, SpawnRequest
 
 #: The variable that marks a tree; its value is unique to one start of one server.
@@ -66,14 +70,14 @@ class Launcher:
         mark = f"{os.getpid()}-{next(_numbers)}-{os.urandom(4).hex()}"
         encoded = replace(request, env={**request.env, MARK: mark}).encoded()
         try:
-            process = _start(encoded, request.fds)
+            process = _start(encoded, request.fds, request.limits)
         except OSError as error:
             stage = "cwd" if error.filename == encoded[-1] else "exec" if error.filename else "fork"
             raise request.refusal(stage, error.errno or 0) from None
         return _Tree(process, mark, self._trees).child
 
 
-def _start(encoded: Encoded, fds: tuple[int, int, int]) -> subprocess.Popen[bytes]:
+def _start(encoded: Encoded, fds: tuple[int, int, int], limits: Limits) -> subprocess.Popen[bytes]:
     path, argv, env, cwd = encoded
     return subprocess.Popen(
         argv,
@@ -84,6 +88,8 @@ def _start(encoded: Encoded, fds: tuple[int, int, int]) -> subprocess.Popen[byte
         stdout=fds[1],
         stderr=fds[2],
         start_new_session=True,
+        # Safe while no other thread holds what the child needs: it makes three system calls, and only where asked.
+        preexec_fn=partial(take_limits, *astuple(limits)) if limits != Limits() else None,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mcphub.errors import TransportError
+from mcphub.spec import Limits
 from mcphub.transport import executable
 
 #: What execve(2) and chdir(2) take: file, arguments, environment, working directory.
@@ -21,7 +22,8 @@ class SpawnRequest:
     """A program to be started in a session of its own, with exactly this environment.
 
     `fds` become its stdin, stdout and stderr; they stay the caller's, to be closed after the spawn, however it ends.
-    `path` is the file to execute, "" = `argv[0]`; absolute, see `executable.find_executable`.
+    `path` is the file to execute, "" = `argv[0]`; absolute, see `executable.find_executable`. `shown_path` and
+    `shown_cwd` are what may be printed of it and of `cwd`, "" = they themselves.
     """
 
     argv: Sequence[str] = field(repr=False)
@@ -29,6 +31,9 @@ class SpawnRequest:
     cwd: str
     fds: tuple[int, int, int]
     path: str = ""
+    limits: Limits = Limits()
+    shown_path: str = ""
+    shown_cwd: str = ""
 
     @property
     def file(self) -> str:
@@ -52,10 +57,12 @@ class SpawnRequest:
         return os.fsencode(self.file), list(map(os.fsencode, self.argv)), env, os.fsencode(self.cwd)
 
     def refusal(self, stage: str, number: int) -> TransportError:
-        """Why the system did not start it (kind `spawn`), in words fit for the person; values of arguments and
-        environment are never in them. `stage` is `fork`, `cwd` or `exec`, `number` the errno."""
+        """Why the system did not start it (kind `spawn`), in words fit for the person; values of arguments, environment
+        and variables are never in them. `stage` is `fork`, `cwd` or `exec`, `number` the errno."""
         _, argv, env, _ = self.encoded()
         size = sum(map(len, argv)) + sum(len(name) + len(value) + 2 for name, value in env.items())
         head = executable.read_head(self.file)
-        reason = executable.explain_refusal(stage, number, self.file, self.cwd, size, head, executable.access)
+        shown, cwd = self.shown_path or self.file, self.shown_cwd or self.cwd
+        is_now = executable.access(self.file)
+        reason = executable.explain_refusal(stage, number, shown, cwd, size, head, lambda _: is_now)
         return TransportError(reason, kind="spawn")

@@ -27,6 +27,9 @@ class StderrRing:
         self._open = b""  # the line still being written, at most LINE bytes
         #: Bytes that came before what is kept and were let go.
         self.dropped = 0
+        #: Whole lines that ever came.
+        self.count = 0
+        self._news: anyio.Event | None = None
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes, cut anywhere."""
@@ -48,6 +51,7 @@ class StderrRing:
             self._lines += b"\n".join(lines)
             self._lines += b"\n"
             self._let_go()
+            self._counted(len(lines))
 
     def end_line(self) -> None:
         """The writer is gone: what comes next begins a new line."""
@@ -55,6 +59,7 @@ class StderrRing:
             self._lines += self._open.rstrip(b"\r") + b"\n"
             self._open = b""
             self._let_go()
+            self._counted(1)
 
     def tail(self, count: int) -> list[str]:
         """The last `count` lines, oldest first, fit to be shown: invalid UTF-8 and control characters are escaped."""
@@ -70,6 +75,28 @@ class StderrRing:
             end = start
         lines.reverse()
         return lines
+
+    def after(self, count: int) -> list[str]:
+        """The whole lines that came after the first `count` of all and are still kept, as `tail` shows them."""
+        new = self.count - count
+        if new <= 0:
+            return []
+        found = self.tail(new + 1)
+        return (found[:-1] if self._open else found)[-new:]
+
+    async def newer_than(self, count: int) -> int:
+        """Wait until more than `count` whole lines have come; returns how many. May be cancelled."""
+        while self.count <= count:
+            if self._news is None:
+                self._news = anyio.Event()
+            await self._news.wait()
+        return self.count
+
+    def _counted(self, lines: int) -> None:
+        self.count += lines
+        if self._news is not None:
+            news, self._news = self._news, None
+            news.set()
 
     def __len__(self) -> int:
         """Bytes kept now."""

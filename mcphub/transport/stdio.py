@@ -20,7 +20,8 @@ from mcphub.channel import Receiver
 from mcphub.config.environment import child_environment
 from mcphub.errors import TransportError
 from mcphub.spec import ServerSpec, StdioSpec
-from mcphub.transport.executable import find_executable
+from mcphub.transport import shell_prefix
+from mcphub.transport.executable import find_executable, shown_path
 from mcphub.transport.framing import MAX_MESSAGE
 from mcphub.transport.link import Surroundings
 from mcphub.transport.one_stream import OneStream
@@ -60,20 +61,26 @@ async def open_stdio(
     spec: ServerSpec, around: Surroundings, receiver: Receiver, stderr: StderrRing
 ) -> AsyncIterator[StdioLink]:
     """Start the program and hold its wire. Leaving ends the program and all it started, in bounded time.
-    Raises TransportError (kind `not_found`, `spawn`)."""
+    Raises TransportError (kind `config`, `not_found`, `spawn`)."""
     transport = spec.transport
     assert isinstance(transport, StdioSpec)
-    env = child_environment(around.environment(), transport)
+    hub_env = around.environment()
+    env = child_environment(hub_env, transport)
     cwd = transport.cwd or env.get("HOME") or "/"
+    # Behind a prefix the command is looked for by the program that runs it, which may be in a container.
+    prefix = hub_env.get(shell_prefix.NAME, "")
+    argv = shell_prefix.prefixed(prefix, [transport.command, *transport.args])
+    shown, shown_cwd = shell_prefix.prefixed(prefix, transport.shown or argv)[0], transport.shown_cwd or cwd
     try:
-        path = find_executable(transport.command, env.get("PATH"), cwd)
+        path = find_executable(argv[0], env.get("PATH"), cwd, shown=shown, shown_cwd=shown_cwd)
     except TransportError as e:
         raise TransportError(str(e), kind="not_found") from None
     try:
         ends = _Ends(transport.stdio)
     except OSError as e:
         raise TransportError(f"cannot start {spec.name}: no streams for it: {e.strerror}", kind="spawn") from None
-    request = SpawnRequest([transport.command, *transport.args], env, cwd, ends.theirs, path)
+    shown_file = shown_path(path, argv[0], shown, cwd, shown_cwd)
+    request = SpawnRequest(argv, env, cwd, ends.theirs, path, transport.limits, shown_file, shown_cwd)
     try:
         child = await around.launcher.spawn(request)
     except BaseException:

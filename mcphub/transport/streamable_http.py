@@ -32,9 +32,19 @@ from mcphub.protocol.mirrored import Table, Told
 from mcphub.spec import HttpSpec, ServerSpec
 from mcphub.transport import sign_in
 from mcphub.transport.framing import MAX_MESSAGE
-from mcphub.transport.http_request import RATE_TRIES, HttpRequest, common_headers, head_of, rest_of, time_for, worded
+from mcphub.transport.http_request import (
+    RATE_TRIES,
+    HttpRequest,
+    after_helper,
+    common_headers,
+    head_of,
+    rest_of,
+    time_for,
+    worded,
+)
 from mcphub.transport.http_session import GOODBYE, MAX_IGNORED, HttpSession
 from mcphub.transport.link import Surroundings
+from mcphub.transport.signing import signer_of
 from mcphub.transport.stderr import StderrRing
 
 if TYPE_CHECKING:
@@ -292,6 +302,7 @@ class HttpChannel:
         if refusal.kind == "session":
             self._give_back(request)
         else:
+            refusal = after_helper(refusal, self._client.signer is not None)
             self.retry_after = refusal.retry_after
             self._doubt = self._doubt or refusal.kind in ("unreachable", "tls", "lost")
             text = worded(request.method, refusal, self._signed)
@@ -523,7 +534,8 @@ async def open_streamable_http(
     spec: ServerSpec, around: Surroundings, receiver: Receiver, stderr: StderrRing
 ) -> AsyncIterator[HttpLink]:
     """Hold a channel to the server; nothing is sent before the first message. Leaving ends what is on its way, and the
-    legacy session. `stderr` gets a line for what is odd. Raises TransportError (kind `config`)."""
+    legacy session. `stderr` gets a line for what is odd. Raises TransportError (kind `config`, and those of its
+    helper)."""
     transport = spec.transport
     assert isinstance(transport, HttpSpec)
 
@@ -531,7 +543,8 @@ async def open_streamable_http(
         stderr.feed(f"{text}\n".encode("utf-8", "replace"))
 
     net = await anyio.to_thread.run_sync(importlib.import_module, "mcphub.net")
-    async with net.http_client(str(transport.url), around.environment()) as client:
+    signer = await signer_of(spec, around, note)
+    async with net.http_client(str(transport.url), around.environment(), tls=transport.tls, signer=signer) as client:
         for warning in client.warnings:
             note(warning)
         patience = functools.partial(time_for, spec=spec)

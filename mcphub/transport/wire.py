@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import anyio
 
@@ -25,6 +26,8 @@ PATIENCE = 4
 REST = 0.001
 #: Parts from this size on are written as they are; smaller ones are joined first.
 LARGE = 1 << 15
+#: A write that a pipe takes as a whole or not at all.
+SMALL = 4096
 #: Unsent bytes at which a peer counts as not reading, and at which it is cut off.
 FULL_AT = 8 << 20
 ABORT_AT = 1 << 30
@@ -32,9 +35,40 @@ ABORT_AT = 1 << 30
 DRAIN = 0.25
 #: How long a peer that has ended may take nothing of what is still to be written, seconds.
 LINGER = 5.0
+#: How often a journal is told what a slow peer has taken meanwhile, seconds.
+FOLLOW = 0.002
 
 # From 3.12 on, asyncio's transports keep the memoryview they could not send; before, they copied it.
 _KEEPS_VIEWS = sys.version_info >= (3, 12)
+
+
+class Journal(Protocol):
+    """Who keeps what came and what was taken, for whoever has the wire's descriptors after this process."""
+
+    #: Whether it is time for `turn`, once what came has been handed on.
+    over: bool
+
+    @property
+    def behind(self) -> bool:
+        """Whether something is not known to be taken."""
+
+    def room(self) -> memoryview:
+        """Where the next bytes are to be read into."""
+
+    def came(self, n: int) -> memoryview:
+        """So many bytes were; valid until the next `room`."""
+
+    def turn(self) -> None:
+        """What came has been handed on."""
+
+    def risks(self) -> None:
+        """What is written next may be taken in part."""
+
+    def wrote(self, part: Data, waiting: int, more: bool = False) -> None:
+        """This was given to be written; of all that was, so many bytes are not taken yet. `more` will be at once."""
+
+    def took(self, waiting: int) -> None:
+        """Nothing more was given; so many bytes are not taken yet."""
 
 
 class Batch:
@@ -107,6 +141,8 @@ class Wire(asyncio.BufferedProtocol):
         self._halted = False
         self._spent = 0
         self._told = False
+        self._journal: Journal | None = None
+        self._following = False
 
     # --- asyncio -----------------------------------------------------------------------------------------------------
 
@@ -128,6 +164,8 @@ class Wire(asyncio.BufferedProtocol):
     def write_to(self, transport: asyncio.WriteTransport) -> None:
         self._writer = transport
         transport.set_write_buffer_limits(high=self._full_at)
+        if self._journal is not None:
+            self._follow(transport)
         if self._ended:
             # Not here: a pipe's transport watches its descriptor only after this call.
             asyncio.get_running_loop().call_soon(transport.close)
@@ -141,6 +179,8 @@ class Wire(asyncio.BufferedProtocol):
         self.write_to(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        if self._journal is not None:
+            return self._journal.room()
         try:
             return self._buffer.room()
         except LineTooLong as e:
@@ -150,10 +190,17 @@ class Wire(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self._ended:
             return
-        self._buffer.filled(nbytes)
+        if self._journal is not None:
+            self.feed(self._journal.came(nbytes))
+            return
+        try:
+            self._buffer.filled(nbytes)
+        except LineTooLong as e:
+            self.fail(str(e))
+            return
         self._deliver()
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Bytes from a source that is no buffered protocol (a pipe)."""
         if self._ended:
             return
@@ -163,6 +210,8 @@ class Wire(asyncio.BufferedProtocol):
             self.fail(str(e))
             return
         self._deliver()
+        if self._journal is not None and self._journal.over:
+            self._journal.turn()
 
     def _deliver(self) -> None:
         batch, buffer, receive = self._batch, self._buffer, self.receiver.frame
@@ -174,18 +223,21 @@ class Wire(asyncio.BufferedProtocol):
             while left and not self._ended:
                 if self.full and not self._keep_reading:
                     break  # its answers would pile up: the rest waits until it reads
-                lines = buffer.take(min(some, left))
+                try:
+                    lines = buffer.take(min(some, left))
+                except LineTooLong as e:
+                    self.receiver.too_long(e.head or b"", str(e))
+                    left -= 1
+                    continue
                 for line in lines:
                     left -= 1
                     receive(line)
                     if self._told:  # it has ended meanwhile
                         break
-                if len(lines) < some:
+                if len(lines) < some and not buffer.short:
                     break
                 lent = batch.flush() or lent
                 some *= 2
-        except LineTooLong as e:
-            self.fail(str(e))
         except Exception as e:
             # A fault of ours in one frame must not kill this peer's loop callback for the others' sake, nor go unseen.
             if self._on_error is not None:
@@ -294,27 +346,77 @@ class Wire(asyncio.BufferedProtocol):
             if writer is None and not self._ended:
                 self._out = out  # not connected yet: `write_to` sends it
             return False
+        if not out:
+            return False
+        journal = self._journal
         views = False
+        if len(out) > 1:
+            out = _in_runs(out)
         if len(out) == 1:
+            # A small write is taken whole or not at all, even by a process that is killed.
+            if journal is not None and len(out[0]) > SMALL:
+                journal.risks()
             writer.write(out[0])
             views = type(out[0]) is memoryview
         else:
-            run: list[Data] = []
+            if journal is not None:
+                journal.risks()
+            last = out[-1]
             for part in out:
-                if len(part) < LARGE:
-                    run.append(part)
-                    continue
-                if run:
-                    writer.write(b"".join(run))
-                    run = []
                 writer.write(part)
-                views = True
-            if run:
-                writer.write(b"".join(run))
+                if journal is not None:
+                    journal.wrote(part, writer.get_write_buffer_size(), part is not last)
+            views = True
         waiting = writer.get_write_buffer_size()
+        if journal is not None:
+            if len(out) == 1:
+                journal.wrote(out[0], waiting)
+            if waiting and not self._following:
+                self._following = True
+                self._look()
         if waiting > ABORT_AT:
             self.fail(f"{waiting >> 20} MiB of answers were not read")
         return views and waiting > 0
+
+    def keep(self, journal: Journal | None) -> None:
+        """From now on this journal, or none, is told what comes and what is taken."""
+        self._journal = journal
+
+    def unread(self, most: int) -> tuple[bytes, bytes]:
+        """What came and was not handed on yet: whole lines, and at most so many bytes of an unfinished one."""
+        return self._buffer.rest(most)
+
+    def unwritten(self) -> Sequence[Data]:
+        """What was sent and not written yet, however little of it the peer has taken."""
+        return self._out
+
+    def _follow(self, transport: asyncio.WriteTransport) -> None:
+        """Have the journal told at once what a slow peer takes, where the transport can be made to."""
+        write_ready = getattr(transport, "_write_ready", None)
+        if write_ready is None:
+            return
+
+        def wrote() -> None:
+            write_ready()
+            self._taken()
+
+        # Nothing public says when a transport writes what it could not write at once, and the next daemon would give an
+        # answer again that was taken unnoticed.
+        transport._write_ready = wrote  # type: ignore[attr-defined]
+        self._following = True
+
+    def _taken(self) -> None:
+        journal, writer = self._journal, self._writer
+        # One that was aborted has nothing left either, and that was not taken.
+        if journal is not None and writer is not None and (not writer.is_closing() or writer.get_write_buffer_size()):
+            journal.took(writer.get_write_buffer_size())
+
+    def _look(self) -> None:
+        self._taken()
+        if self._journal is not None and self._journal.behind and not self.closed.is_set():
+            asyncio.get_running_loop().call_later(FOLLOW, self._look)
+        else:
+            self._following = False
 
     def fail(self, reason: str) -> None:
         """Close at once, with this reason."""
@@ -384,6 +486,23 @@ class Wire(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_later(LINGER, self._linger, waiting)
         elif waiting:
             self.abort()
+
+
+def _in_runs(parts: Sequence[Data]) -> list[Data]:
+    """Small parts joined with their neighbours, large ones as they are."""
+    out: list[Data] = []
+    run: list[Data] = []
+    for part in parts:
+        if len(part) < LARGE:
+            run.append(part)
+            continue
+        if run:
+            out.append(b"".join(run))
+            run = []
+        out.append(part)
+    if run:
+        out.append(b"".join(run))
+    return out
 
 
 class WriteSide(asyncio.Protocol):

@@ -39,6 +39,8 @@ class Agent:
         self.answers = dict(ANSWERS)
         self.lines: list[bytes] = []
         self.keep_lines = False
+        #: Takes lines that are no JSON, where a test expects some; None = there must be none.
+        self.torn: list[bytes] | None = None
         self.ended = False
         #: of the process that it is behind, 0 = none
         self.pid = 0
@@ -147,6 +149,12 @@ class Agent:
 
     # -- in
 
+    async def peek(self, size: int) -> bytes:
+        """Some first bytes of what comes next, at most `size`; it comes all the same."""
+        found = await self.stream.receive(size)
+        self._buffer += found
+        return found
+
     async def response(self, id: int | str | None, *, timeout: float = 20) -> Message:
         with anyio.fail_after(timeout):
             while not self.responses.get(id):
@@ -201,6 +209,9 @@ class Agent:
     async def _take(self, line: bytes) -> None:
         if self.keep_lines:
             self.lines.append(line)
+        if self.torn is not None and not is_json(line):
+            self.torn.append(line)
+            return
         message = strict_json(line)
         assert isinstance(message, (dict, list)), line
         if isinstance(message, list):
@@ -225,6 +236,14 @@ def modern_meta(version: str = MODERN, capabilities: Message | None = None) -> M
         META + "clientCapabilities": capabilities or {},
         META + "clientInfo": {"name": "fake-agent", "version": "1"},
     }
+
+
+def is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
 
 
 def strict_json(line: bytes) -> Any:

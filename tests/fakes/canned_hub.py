@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -24,17 +24,24 @@ from mcphub.status import (
     ApprovalsReport,
     CallReport,
     DaemonStatus,
+    InventoryReport,
     LastError,
     LogsReport,
     OriginStatus,
+    PolicyReport,
+    PolicyRule,
+    PolicyVerdict,
     ReconnectReport,
     ServerStatus,
+    SessionStatus,
     StatusReport,
     ToolChange,
     ToolChangesReport,
     ToolsReport,
     ToolStatus,
     UrlReport,
+    WhyReport,
+    WhyStep,
 )
 from mcphub.transport.unix_socket import listening
 
@@ -148,6 +155,9 @@ class CannedHub:
         self.revision = 1
         self.servers = [server("time")] if servers is None else servers
         self.problems: list[str] = []
+        self.attached: list[SessionStatus] = []
+        self.saved = 0
+        self.rules: list[PolicyRule] = []
         self.tool_list = [tool("now"), tool("convert", "Converts.\nAt length.")]
         self.items: list[ApprovalItem] = []
         self.tool_changed: list[ToolChange] = []
@@ -193,9 +203,10 @@ class CannedHub:
             revision=self.revision,
             daemon=daemon,
             servers=rows,
-            sessions=[],
+            sessions=list(self.attached),
             problems=list(self.problems),
             warnings=[],
+            saved=self.saved,
         )
 
     async def wait_newer(self, revision: int) -> int:
@@ -229,7 +240,10 @@ class CannedHub:
     async def reconnect(self, workspace: str, name: str | None) -> ReconnectReport:
         names = [row["name"] for row in self.status(workspace, name)["servers"]]
         self.asked.append(("reconnect", workspace, *names))
-        return ReconnectReport(reconnected=names)
+        report = ReconnectReport(reconnected=names)
+        if name is None and self.problems:
+            report["problems"] = list(self.problems)
+        return report
 
     async def url(self, workspace: str, server: str) -> UrlReport:
         if server:
@@ -242,6 +256,15 @@ class CannedHub:
         self.status(workspace, name)
         return LogsReport(name=name, dropped=self.dropped, lines=self.lines[-lines:] if lines else [])
 
+    async def follow_logs(
+        self, workspace: str, name: str, lines: int, heartbeat: float
+    ) -> AsyncGenerator[LogsReport | None, None]:
+        """The tail, a heartbeat, and then one line more; no further word until it is closed."""
+        yield self.logs(workspace, name, lines)
+        yield None
+        yield LogsReport(name=name, dropped=self.dropped, lines=["one more"])
+        await anyio.sleep_forever()
+
     async def add_server(self, workspace: str, name: str, entry: dict[str, Any], keep: bool) -> AddedReport:
         self._maybe_raise()
         self.asked.append(("add", workspace, name, json.dumps(entry), str(keep)))
@@ -251,6 +274,47 @@ class CannedHub:
         self._maybe_raise()
         self.asked.append(("remove", workspace, name))
         return workspace
+
+    def why(self, workspace: str, name: str) -> WhyReport:
+        self._maybe_raise()
+        found = [row for row in self.servers if row["name"] == name]
+        steps = [WhyStep(step="configured", verdict="yes", origin=row["origin"], text=row["reason"]) for row in found]
+        return WhyReport(
+            name=name,
+            workspace=workspace,
+            configured=bool(found),
+            wanted=bool(found),
+            state=found[0]["state_text"] if found else "unknown",
+            answer=f"{name} runs" if found else f"no server is named {name} here",
+            steps=steps or [WhyStep(step="configured", verdict="no", origin=None, text="looked in /f")],
+            claims=[],
+            suppresses=[],
+            next=[],
+            near=[],
+            elsewhere=[],
+            live=True,
+        )
+
+    def policy(self, workspace: str) -> PolicyReport:
+        self._maybe_raise()
+        return PolicyReport(documents=[], rules=list(self.rules), closed=[], warnings=[], live=True)
+
+    def policy_verdict(self, workspace: str, name: str, url: str, command: tuple[str, ...]) -> PolicyVerdict:
+        self._maybe_raise()
+        about = " ".join(command) or url or name
+        return PolicyVerdict(about=about, allowed=True, rule="", origin=None, sentence="allowed", live=True)
+
+    def inventory(self, workspace: str) -> InventoryReport:
+        self._maybe_raise()
+        return InventoryReport(
+            format="mcphub-inventory",
+            version=1,
+            workspace=workspace,
+            layers=[],
+            problems=list(self.problems),
+            warnings=[],
+            live=True,
+        )
 
     def approvals(self, workspace: str) -> ApprovalsReport:
         self._maybe_raise()
@@ -289,6 +353,10 @@ class CannedHub:
 
     def stop(self) -> None:
         self.asked.append(("stop",))
+        self.stopped.set()
+
+    def restart(self) -> None:
+        self.asked.append(("restart",))
         self.stopped.set()
 
     def _item(self, name: str) -> ApprovalItem:

@@ -66,6 +66,19 @@ class Authority:
         context.load_cert_chain(path)
         return context
 
+    def client(self, name: str, password: bytes = b"") -> tuple[Path, Path]:
+        """Files of a client's certificate and its key, the key encrypted where there is a password."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        certificate = _builder(subject, self.certificate.subject, key).sign(self.key, hashes.SHA256())
+        cert_path, key_path = self.directory / f"{name}.pem", self.directory / f"{name}.key"
+        cert_path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        how = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+        key_path.write_bytes(
+            key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)
+        )
+        return cert_path, key_path
+
 
 def _builder(
     subject: x509.Name,

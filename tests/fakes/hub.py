@@ -59,6 +59,8 @@ class Place:
         return {
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
+            # An account that cannot log in: no daemon of a test asks a shell for its PATH, but those that are about it.
+            "SHELL": "/usr/sbin/nologin",
             "HOME": str(self.root),
             "XDG_CONFIG_HOME": str(self.root / "config"),
             "XDG_STATE_HOME": str(self.root / "state"),
@@ -265,7 +267,12 @@ class Hub:
 
 @asynccontextmanager
 async def running(
-    servers: Servers, *, settings: str = "", place: Place | None = None, env: Mapping[str, str] | None = None
+    servers: Servers,
+    *,
+    settings: str = "",
+    place: Place | None = None,
+    env: Mapping[str, str] | None = None,
+    args: Sequence[str] = (),
 ) -> AsyncIterator[Hub]:
     """A daemon with these servers; its sockets listen. A place that was passed in stays, one of its own is removed."""
     home = place or Place()
@@ -273,7 +280,7 @@ async def running(
         home.configure(servers)
         if settings:
             (home.config / "settings.toml").write_text(settings, "utf-8")
-        process = await start(home, env or {})
+        process = await start(home, env or {}, args=args)
         hub = Hub(home, process)
         try:
             yield hub
@@ -290,12 +297,15 @@ async def running(
             home.remove()
 
 
-async def start(place: Place, env: Mapping[str, str], under: Sequence[str] = ()) -> Process:
-    """`mcphub serve`, returned once its sockets listen. `under` is a command that runs it in its own process."""
+async def start(
+    place: Place, env: Mapping[str, str], under: Sequence[str] = (), args: Sequence[str] = ()
+) -> Process:
+    """`mcphub serve` with these arguments, returned once its sockets listen. `under` is a command that runs it in its
+    own process."""
     ready, written = os.pipe()
     with place.stderr.open("ab") as stderr:
         process = await anyio.open_process(
-            [*under, str(MCPHUB), "serve", "--ready-fd", str(written)],
+            [*under, str(MCPHUB), "serve", "--ready-fd", str(written), *args],
             env=place.environment(**env),
             cwd=place.root,
             stdin=-3,

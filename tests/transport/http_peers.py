@@ -45,6 +45,9 @@ class Told:
         if self.on_frame is not None:
             self.on_frame(data)
 
+    def too_long(self, head: bytes, message: str) -> None:
+        raise AssertionError(message)
+
     def unanswered(self, request_id: int, kind: str, message: str) -> None:
         self.unanswered_.append((request_id, kind, message))
         self._changed()
@@ -139,16 +142,20 @@ async def linked(
     *,
     kind: type[HttpSpec] = HttpSpec,
     startup_timeout: float = 30.0,
+    launcher: Launcher | None = None,
+    hide: Callable[..., None] | None = None,
+    **more: Any,
 ) -> AsyncIterator[Peer]:
-    """An open link to a URL. When it closes, the receiver was told so once, and no error of ours was reported."""
+    """An open link to a URL; `more` is what else its spec says. When it closes, the receiver was told so once, and no
+    error of ours was reported."""
     spec = ServerSpec(
         "remote",
         Origin(Scope.USER, "/mcp.json", "remote"),
-        kind(Secret(url), {name: Secret(value) for name, value in (headers or {}).items()}, url),
+        kind(Secret(url), {name: Secret(value) for name, value in (headers or {}).items()}, url, **more),
         startup_timeout=startup_timeout,
     )
     errors: list[BaseException] = []
-    around = Surroundings(cast(Launcher, None), Batch(), lambda: env or {}, report=errors.append)
+    around = Surroundings(cast(Launcher, launcher), Batch(), lambda: env or {}, report=errors.append, hide=hide)
     told, notes = Told(), StderrRing()
     with anyio.fail_after(30):
         async with TRANSPORTS[spec.transport.kind](spec, around, told, notes) as link:

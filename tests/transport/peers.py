@@ -33,6 +33,7 @@ class Recorder:
         self.lines: list[bytes] = []
         self.count = 0
         self.reasons: list[str] = []
+        self.too_long_ones: list[tuple[bytes, str]] = []
         self._on_frame = on_frame
         self._keep = keep
         self._news = anyio.Event()
@@ -44,6 +45,9 @@ class Recorder:
         if self._keep:
             self.lines.append(bytes(line))
         self._tell()
+
+    def too_long(self, head: bytes, message: str) -> None:
+        self.too_long_ones.append((head, message))
 
     def unanswered(self, request_id: int, kind: str, message: str) -> None:
         raise AssertionError("a channel that is one stream says this of no request")

@@ -15,6 +15,7 @@ from mcphub.transport.executable import (
     leads_to,
     looks_like_windows,
     shebang,
+    shown_path,
 )
 
 FILES = {
@@ -160,3 +161,30 @@ def test_what_a_command_leads_to(tmp_path: Path) -> None:
     assert leads_to("../program", None, str(link.parent)) == tuple(dict.fromkeys((str(program), real)))
     assert leads_to("link", "/nowhere", "/") == ()
     assert leads_to("", None, "/") == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "command", "shown", "cwd", "shown_cwd", "printed"),
+    [
+        ("/usr/bin/x", "x", "x", "/w", "", "/usr/bin/x"),
+        ("/usr/bin/tok-5", "tok-5", "${K}", "/w", "", "/usr/bin/${K}"),
+        ("/a/tok-5", "/a//tok-5", "/a//${K}", "/w", "", "/a//${K}"),
+        ("/w/run", "./run", "./run", "/w", "", "/w/run"),
+        ("/tok-5/run", "./run", "./run", "/tok-5", "/${K}", "/${K}/./run"),
+        ("/w/tok-5", "./tok-5", "./${K}", "/w", "", "/w/./${K}"),
+        ("/a/b", "/a/b", "/a/b", "/tok-5", "/${K}", "/a/b"),
+    ],
+)
+def test_what_is_printed_of_a_path(path: str, command: str, shown: str, cwd: str, shown_cwd: str, printed: str) -> None:
+    """C025: a path that a variable is part of is printed as the file has it."""
+    assert shown_path(path, command, shown, cwd, shown_cwd) == printed
+
+
+@pytest.mark.parametrize("command", ["/gone/tok-5", "tok-5", "tok-5 --flag", "./tok-5", "/work/run.txt/tok-5"])
+def test_the_value_of_a_variable_is_in_no_message(command: str) -> None:
+    """C025: the reason names the command as the file has it, wherever it was looked for."""
+    with pytest.raises(TransportError) as error:
+        shown = command.replace("tok-5", "${K}")
+        find_executable(command, "/usr/bin", "/work/tok-5", look, shown=shown, shown_cwd="/work/${K}")
+    assert "tok-5" not in str(error.value)
+    assert repr(shown) in str(error.value)

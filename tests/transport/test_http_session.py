@@ -47,13 +47,14 @@ async def test_the_end_of_a_session(reply: Reply, monkeypatch: pytest.MonkeyPatc
             await peer.initialize()
             await peer.result("tools/list")
             begun = anyio.current_time()
-        assert anyio.current_time() - begun < 2.0
+        assert anyio.current_time() - begun < 10
         assert len(server.sent("DELETE")) == 1
         assert peer.notes == []
 
 
-async def test_no_farewell_to_a_server_that_is_gone() -> None:
+async def test_no_farewell_to_a_server_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """C079: nothing is said to a server that does not listen any more."""
+    monkeypatch.setattr(http_session, "GOODBYE", 60.0)
     async with RudeHttp(OrdinaryMcp(era="legacy")) as server:
         url = server.url
         peer_link = linked(url)
@@ -63,11 +64,12 @@ async def test_no_farewell_to_a_server_that_is_gone() -> None:
     assert await peer.ask("tools/list") == "unreachable"
     begun = anyio.current_time()
     await peer_link.__aexit__(None, None, None)
-    assert anyio.current_time() - begun < 1.0
+    assert anyio.current_time() - begun < 10
 
 
-async def test_the_servers_own_stream() -> None:
+async def test_the_servers_own_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """What no request asked for comes on a GET stream, belongs to no request, and resumes behind its last event."""
+    monkeypatch.setattr(http_session, "RETRY", 60.0)  # the server names another time
     mcp = OrdinaryMcp(era="legacy", standing=True)
     async with RudeHttp(mcp) as server, linked(server.url) as peer:
         await peer.initialize()
@@ -81,7 +83,7 @@ async def test_the_servers_own_stream() -> None:
         mcp.feeds[0].end()
         begun = anyio.current_time()
         await server.until(lambda: len(server.sent("GET")) == 2)
-        assert 0.04 < anyio.current_time() - begun < 1.0
+        assert anyio.current_time() - begun > 0.04
         assert server.sent("GET")[1].header("Last-Event-ID") == "e1"
 
 
@@ -112,9 +114,10 @@ async def test_a_stream_that_ends_at_once_is_not_asked_for_at_once(monkeypatch: 
 
 
 @pytest.mark.parametrize("ending", [CLOSE, RESET, None])
-async def test_a_stream_that_ended_before_its_answer(ending: Any) -> None:
+async def test_a_stream_that_ended_before_its_answer(ending: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A legacy stream with ids is taken up again after the time it named, with the last id, as often as it takes, and
     what comes belongs to its request."""
+    monkeypatch.setattr(http_session, "RETRY", 60.0)  # the server names another time
     mcp = OrdinaryMcp(era="legacy")
     primed = event("", id="e1", retry=100)
     async with RudeHttp(mcp) as server, linked(server.url) as peer:
@@ -127,7 +130,7 @@ async def test_a_stream_that_ended_before_its_answer(ending: Any) -> None:
         begun = anyio.current_time()
         mid = peer.start("tools/call", CALL)
         await server.until(lambda: len(server.sent("GET")) == 2)
-        assert 0.09 < anyio.current_time() - begun < 1.0
+        assert anyio.current_time() - begun > 0.09
         assert await peer.ended(mid) == "answered"
         assert [r.header("Last-Event-ID") for r in server.sent("GET")] == [None, "e1", "e2"]
         assert peer.told.frames[-2] == (mid, PROGRESS)

@@ -87,6 +87,41 @@ async def test_a_receiver_that_raises() -> None:
     assert len(recorder.reasons) == 1
 
 
+async def test_answers_that_are_awaited() -> None:
+    """A handler may take its time: others are answered meanwhile, a fault is an answer, and what is cancelled, or under
+    way at the end, is cancelled in the handler and not answered."""
+    ended: list[str] = []
+    go = anyio.Event()
+
+    async def later(method: str) -> dict[str, Any]:
+        try:
+            if method == "fault":
+                raise JSONRPCError(-32602, "not so")
+            await (go.wait() if method == "wait" else anyio.sleep_forever())
+            return {"waited": True}
+        finally:
+            ended.append(method)
+
+    def slow(method: str, params: dict[str, Any]) -> Any:
+        return {"now": True} if method == "now" else later(method)
+
+    recorder = Recorder()
+    async with open_in_process("x", {"x": slow}, recorder) as link:
+        for mid, method in enumerate(("wait", "never", "never", "fault", "now"), 1):
+            link.channel.send(request(mid, method))
+        await recorder.until(2)
+        assert sorted(json.loads(line)["id"] for line in recorder.lines) == [4, 5]
+        assert b"not so" in b"".join(recorder.lines)
+        for params in ('{"requestId":2}', '{"requestId":99}', "[]"):
+            link.channel.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%b}\n' % params.encode())
+        go.set()
+        await recorder.until(3)
+        assert json.loads(recorder.lines[2]) == {"jsonrpc": "2.0", "id": 1, "result": {"waited": True}}
+        assert sorted(ended) == ["fault", "never", "wait"]
+    assert sorted(ended) == ["fault", "never", "never", "wait"]
+    assert (len(recorder.lines), recorder.reasons) == (3, [""])
+
+
 async def test_a_name_that_the_daemon_does_not_have() -> None:
     """An entry can be wrong here too."""
     with pytest.raises(TransportError, match="cannot open the in-process server y") as error:

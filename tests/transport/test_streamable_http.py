@@ -432,7 +432,7 @@ async def test_one_request_too_many() -> None:
         server.on("tools/call", empty(429, ("Retry-After", "1")))
         begun = anyio.current_time()
         assert await peer.ask("tools/call", CALL, modern=True) == "answered"
-        assert 1.0 <= anyio.current_time() - begun < 3.0
+        assert anyio.current_time() - begun >= 1.0
         assert len(server.requests) == 2
 
 

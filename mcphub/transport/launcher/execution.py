@@ -9,6 +9,7 @@ import errno
 import os
 import signal
 
+from .limits import take_limits
 from .marks import take_mark
 from .prctl import PR_SET_PDEATHSIG, prctl
 
@@ -22,6 +23,7 @@ def execute(
     argv: list[bytes],
     env: dict[bytes, bytes],
     cwd: bytes,
+    limits: tuple[int, int, int],
 ) -> None:
     """The rest of the forked child: never returns.
 
@@ -46,6 +48,7 @@ def execute(
         stage = 1
         os.chdir(cwd)
         stage = 2
+        take_limits(*limits)
         os.execve(path, argv, env)
     except OSError as error:
         cause = error.errno or errno.EINVAL

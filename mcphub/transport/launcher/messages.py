@@ -4,7 +4,8 @@ It must not know who sends which, nor what a message causes.
 
 Unix stream socket; each message is a 4-byte little-endian length and a marshalled tuple:
 
-    -> ("spawn", key, path, argv, env, cwd)   bytes; the first one carries stdin, stdout, stderr (SCM_RIGHTS)
+    -> ("spawn", key, path, argv, env, cwd, limits)  bytes; the first one carries stdin, stdout, stderr (SCM_RIGHTS);
+                                              limits are memory, processor time and nice, as limits.take_limits has them
     -> ("signal", key, request, signo)        to the whole tree of that server; SIGKILL is repeated until it is gone
     <- ("hello", mark)                        the highest mark of this launcher, 0 = marks do not work here
     <- ("spawned", key, pid)                  the program was executed

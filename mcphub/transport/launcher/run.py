@@ -129,7 +129,14 @@ class _Launcher:
     # -- starting --
 
     def spawn(
-        self, fds: list[int], key: int, path: bytes, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes
+        self,
+        fds: list[int],
+        key: int,
+        path: bytes,
+        argv: list[bytes],
+        env: dict[bytes, bytes],
+        cwd: bytes,
+        limits: tuple[int, int, int] = (0, 0, 0),
     ) -> None:
         if len(fds) != 3:
             self.send("refused", key, "fork", errno.EMFILE)
@@ -143,7 +150,7 @@ class _Launcher:
         try:
             server.pid = os.fork()
             if server.pid == 0:
-                execute(self.pid, report, server.mark, fds, path, argv, env, cwd)
+                execute(self.pid, report, server.mark, fds, path, argv, env, cwd, limits)
         except OSError as error:
             os.close(server.pipe)
             self.send("refused", key, "fork", error.errno)
