@@ -110,7 +110,7 @@ class Attempt:
                         if isinstance(step, era.Restart):
                             again = era.Probe(first=step.era, restarted=True)
                         elif isinstance(step, era.Refused):
-                            self._home.failed(self._diagnosis.fault(FaultKind.REFUSED, "handshake", step.message))
+                            self._home.failed(self._diagnosis.no_common_era(self._spec.era, step.message))
                         else:
                             opening.deadline = float("inf")
                             slot.give_back()

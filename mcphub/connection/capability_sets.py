@@ -19,8 +19,8 @@ NOTHING = b"{}"
 
 #: Kinds of `unanswered` that say of an opening: the server does not want it, and will not want the next one either.
 _NEVER = frozenset(["refused", "older", "unreadable"])
-#: Those that say nothing of what the server speaks.
-_NO_VERDICT = frozenset(["unreachable", "tls", "lost", "rate_limited"])
+#: Those that say nothing of what the server speaks; `spawn` and `not_found` are those of a headers helper.
+_NO_VERDICT = frozenset(["unreachable", "tls", "lost", "rate_limited", "spawn", "not_found"])
 
 
 def declared(capabilities: Mapping[str, Any]) -> bytes:

@@ -130,6 +130,8 @@ class Client:
         self._listener = listener
         self._roots = roots
         self._pending = Pending()
+        #: Requests of the hub's own.
+        self._own = 0
         self.channel: Channel | None = None
         self._loop = asyncio.get_running_loop()
         self._sweeping = False
@@ -140,6 +142,11 @@ class Client:
         #: Requests that the server's last session did not act on, with who waits for them.
         self.returned: dict[int, Waiter] = {}
         self._carried: set[int] = set()
+        #: Agents watch resources through it, which is use though they ask nothing.
+        self.watched = False
+        #: What was asked of it since another session of its server was opened has been answered; True = none was.
+        self.proven = True
+        self._doubted = 0
 
     def use(self, channel: Channel) -> None:
         self.channel = channel
@@ -148,6 +155,11 @@ class Client:
     def calls(self) -> int:
         """Requests in flight that an agent waits for; the hub's own (a listen that stays open) are not counted."""
         return sum(1 for w in self._pending.waiting.values() if w.idle)
+
+    @property
+    def asked(self) -> int:
+        """Requests of agents so far, sent or carried over; grows with each."""
+        return self._pending.last - self._own
 
     # --- out ---------------------------------------------------------------------------------------------------------
 
@@ -191,6 +203,7 @@ class Client:
     def start(self, waiter: Waiter, method: str, params: bytes = b"") -> int:
         """Send a request of the hub's own. `params` are members without braces; the era's `_meta` is added."""
         mid = self._pending.add(waiter)
+        self._own += 1
         timed = waiter.deadline != _EVER
         if self.era == "modern":
             params += (b"," if params else b"") + b'"_meta":{%b}' % HUB_META
@@ -234,6 +247,7 @@ class Client:
             raise TransportError(self.gone or "the connection is closed")
         reply = Reply(float("inf"))
         mid = self._pending.add(reply)
+        self._own += 1
         self.send(jsonrpc.request_frame(mid, "server/discover", b"{%b}" % params))
         with anyio.move_on_after(limit):
             await reply.event.wait()
@@ -312,7 +326,20 @@ class Client:
         self._noise_lines = self._noise_bytes = 0
         if env.method is None:
             self._strikes = self._strikes.answered()
-        self._troubled = self._strikes is not strikes.NONE
+            if type(env.id) is int and env.id > self._doubted:
+                self.proven = True
+        self._troubled = self._strikes is not strikes.NONE or not self.proven
+
+    def too_long(self, head: bytes, message: str) -> None:
+        self._note("too_long", message)
+        found = [w for w in map(self._pending.take, jsonrpc.unreadable_reply(head)) if w is not None]
+        if not found and not jsonrpc.is_request(head):
+            # Whose answer it was is not known: it may have been anybody's.
+            found = [waiter for waiter in self._pending.waiting.values() if waiter.idle]
+            for mid in [mid for mid, waiter in self._pending.waiting.items() if waiter.idle]:
+                del self._pending.waiting[mid]
+        for waiter in found:
+            waiter.unanswered("unreadable", message)
 
     def unanswered(self, request_id: int, kind: str, message: str) -> None:
         waiter = self._pending.take(request_id)
@@ -334,6 +361,10 @@ class Client:
         waiter.unanswered(kind, message)
         if self._strikes.enough and self.ready and not self.over:
             self._fail("strikes", f"too many requests in a row failed: {message}")
+
+    def doubt(self) -> None:
+        """Another session of its server is opened, which may have ended this one."""
+        self.proven, self._doubted, self._troubled = False, self._pending.last, True
 
     def continue_after(self, last: int) -> None:
         """Use ids above this one: those of requests that are carried over keep theirs."""

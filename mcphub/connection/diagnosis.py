@@ -5,12 +5,14 @@ It must not move a state, retry or log. `client.gone` and the counters of a conn
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 
 from mcphub.connection.client import Client
 from mcphub.connection.faults import BY_TRANSPORT, Fault, FaultKind
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
+from mcphub.outbound.close_codes import UNAUTHORIZED
 from mcphub.protocol.http_answer import SESSION_GONE
 from mcphub.transport.link import Link
 
@@ -40,6 +42,13 @@ class Diagnosis:
         tail = () if self._remote else tuple(self._stderr_tail(5))
         return Fault(kind, phase, self._clean(message), code, tail, time.time_ns() / 1e9, retry_after)
 
+    def no_common_era(self, pinned: str, message: str) -> Fault:
+        """The handshake was refused; `pinned` is the only era that the entry lets be tried, "" = both were."""
+        if not pinned:
+            return self.fault(FaultKind.REFUSED, "handshake", message)
+        text = f"{message}; no other era was tried, since the entry has \"era\": \"{pinned}\""
+        return self.fault(FaultKind.PINNED_ERA, "handshake", text)
+
     def too_slow(self, phase: str) -> Fault:
         """The time for a start was over in this phase: spawn, handshake, list."""
         what = {"spawn": "the start", "handshake": "server/discover and initialize", "list": "tools/list"}[phase]
@@ -67,12 +76,16 @@ class Diagnosis:
             return self.fault(FaultKind.LOST, phase, client.gone)
         if client.gone.startswith("internal error:"):
             return self.fault(FaultKind.INTERNAL, phase, client.gone)
-        if client.gone.startswith("a line is longer"):
+        if client.gone.startswith(UNAUTHORIZED):
+            return self.fault(FaultKind.NEEDS_AUTH, phase, client.gone)
+        if client.gone.startswith(("a line is longer", "a message is longer")):
             return self.fault(FaultKind.TOO_LARGE, phase, f"the server broke the framing: {client.gone}")
         code = await link.exit_code(REAP) if link.pid is not None else None
         before = {"handshake": " before the handshake ended", "list": " before it listed its tools"}.get(phase, "")
         if code is not None:
             how = f"was ended by signal {-code}" if code < 0 else f"exited with code {code}"
+            if -code == signal.SIGXCPU:
+                how += " (SIGXCPU: it has used the processor time of its limits)"
             tail = self._stderr_tail(1)
             text = f"the server {how}{before}" + (f"; stderr: {tail[0]}" if tail else "")
             return self.fault(FaultKind.EXITED, phase, text, code)

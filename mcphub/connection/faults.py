@@ -19,6 +19,7 @@ class FaultKind(enum.StrEnum):
     NOT_PROTOCOL = "not_protocol"
     CONTENT_LENGTH = "content_length"
     REFUSED = "refused"
+    PINNED_ERA = "pinned_era"
     LIST_FAILED = "list_failed"
     TOO_LARGE = "too_large"
     LOST = "lost"
@@ -42,8 +43,8 @@ ADVICE: dict[FaultKind, Advice] = {
     FaultKind.CONFIG: Advice(False, "correct the entry, then run `mcphub reconnect {name}`"),
     FaultKind.NOT_FOUND: Advice(
         False,
-        "install the program, or name it by its absolute path, or put its folder on PATH, "
-        "then run `mcphub reconnect {name}`",
+        "install the program, or name it by its absolute path, or put its folder on PATH "
+        "(`mcphub env path` shows it), then run `mcphub reconnect {name}`",
     ),
     FaultKind.SPAWN: Advice(True, "see the cause above, then run `mcphub reconnect {name}`"),
     FaultKind.EXITED: Advice(True, "read `mcphub logs {name}`; the program ends by itself"),
@@ -55,6 +56,11 @@ ADVICE: dict[FaultKind, Advice] = {
     ),
     FaultKind.CONTENT_LENGTH: Advice(False, "the program speaks the framing of language servers; start it in MCP mode"),
     FaultKind.REFUSED: Advice(False, "update the server: it and mcphub have no protocol version in common"),
+    FaultKind.PINNED_ERA: Advice(
+        False,
+        "take `era` out of the entry, so that mcphub finds out which one the server speaks, then run "
+        "`mcphub reconnect {name}`",
+    ),
     FaultKind.LIST_FAILED: Advice(True, "read `mcphub logs {name}`; the server cannot say which tools it has"),
     FaultKind.TOO_LARGE: Advice(True, "the server sent one message above the limit of 64 MiB"),
     FaultKind.LOST: Advice(True, "mcphub reconnects by itself; `mcphub reconnect {name}` tries at once"),

@@ -18,9 +18,11 @@ from mcphub.channel import NOT_ACTED_ON
 from mcphub.connection import capability_sets, handshake
 from mcphub.connection.capability_sets import Without
 from mcphub.connection.client import Client, Mover, Resender
+from mcphub.connection.evictions import Evictions
 from mcphub.connection.held import Held
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol import era, jsonrpc
+from mcphub.protocol.correlate import Waiter
 from mcphub.protocol.http_answer import SESSION_GONE
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.protocol.versions import LATEST_LEGACY
@@ -33,8 +35,8 @@ from mcphub.transport.streamable_http import open_streamable_http
 IDLE = 300.0
 #: Sets that have a session at one time.
 MOST = 8
-#: How long a server is believed that refuses a session, seconds: for some it is the only answer they will ever give,
-#: for others one of a bad moment.
+#: How long a server is believed that refuses a session, or keeps one at a time, seconds: for some it is the only answer
+#: they will ever give, for others one of a bad moment.
 BELIEVED = 600.0
 #: How long an opening may take where nothing says that the server speaks the legacy era, seconds.
 ATTEMPT_LIMIT = 5.0
@@ -46,6 +48,14 @@ STREAM_LIMIT = 1.0
 PART_OF_CALL = 0.8
 #: Seconds for an answer to `logging/setLevel`, which says nothing new.
 LEVEL_LIMIT = 30.0
+#: How often it is looked whether a session that gets no new calls can be closed, seconds.
+RETIRING = 0.5
+#: What a person is told of a server that opens a session by ending another, and what a session's end says then.
+ONE_SESSION = (
+    "it keeps one session at a time, each that is opened ends another: agents of 2025-11-25 and older share one, "
+    "whatever they can do"
+)
+SHARED_NOW = "the server keeps one session at a time, which is shared now"
 
 
 class Home(Protocol):
@@ -87,6 +97,10 @@ class _Session:
         self.link: Link | None = None
         #: It is being closed by us, or never was opened.
         self.leaving = False
+        #: It is closed as soon as no call is in flight there.
+        self.retired = False
+        #: When the server had opened it, monotonic seconds.
+        self.opened = now
         self.over = anyio.Event()
         self.used = now
         self.logs = False
@@ -140,6 +154,13 @@ class LegacySessions:
         self._legacy = False
         self._own_only = True
         self._refused: dict[bytes, float] = {}
+        #: Sessions that get no new calls, but have some in flight.
+        self._retired: set[_Session] = set()
+        #: Until when one session is shared, since the server keeps one at a time.
+        self._shared = float("-inf")
+        self._evictions = Evictions()
+        self._own_opened = self._loop.time()
+        self._told = False
 
     # --- for the worker ----------------------------------------------------------------------------------------------
 
@@ -159,10 +180,37 @@ class LegacySessions:
         self._legacy = legacy or any(session.client.ready for session in self._open.values())
         self._own_only = not possible
         self._refused.clear()
+        self._own_opened = self._loop.time()
+        own = self.home.client
+        if own is not None and own.era == "legacy":
+            self.opening(own)
+
+    def opening(self, client: Client) -> None:
+        """This connection begins a session, or has begun one: which others live on is to be seen."""
+        own = self.home.client
+        for other in (own, *(session.client for session in self._open.values())):
+            if other is not None and other is not client:
+                other.doubt()
+        self._evictions.opened(self._loop.time())
+
+    def own_lost(self, client: Client) -> None:
+        """The worker's own connection is over."""
+        if client.gone == SESSION_GONE:
+            self._judge(self._own_opened, client.proven)
+
+    @property
+    def shares(self) -> bool:
+        """The server keeps one session at a time: all that is legacy goes over the worker's own."""
+        return self._loop.time() < self._shared
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """For a person."""
+        return (ONE_SESSION,) if self.shares else ()
 
     def close(self, reason: str) -> None:
         """End all sessions; their calls end with them."""
-        for session in list(self._open.values()):
+        for session in (*self._open.values(), *self._retired):
             self._shut(session, reason)
 
     def want_log_level(self, level: str) -> None:
@@ -179,7 +227,7 @@ class LegacySessions:
     @property
     def calls(self) -> int:
         """Calls in flight, and held."""
-        return sum(session.client.calls for session in self._open.values())
+        return sum(session.client.calls for session in (*self._open.values(), *self._retired))
 
     def counters(self) -> Mapping[str, int]:
         """As client.counters, over all sessions so far."""
@@ -193,17 +241,24 @@ class LegacySessions:
     def client_for(self, own: Client, modern: bool, declares: bytes) -> Client:
         """The connection for a request of an agent of this era, which declared this set; `own` is the worker's, and the
         answer wherever it will do as well."""
-        if modern or (own.declares == declares and own.era == "legacy"):
+        if modern or not self.is_apart(own, declares):
             return own
         session = self._open.get(declares)
         if session is None:
-            if self._own_only or self._refused.get(declares, 0.0) > self._loop.time():
-                return own
             session = self._begin(declares, own)
             if session is None:
                 return own
         session.used = self._loop.time()
         return session.client
+
+    def is_apart(self, own: Client | None, declares: bytes) -> bool:
+        """Whether legacy agents of this set have a session of their own, or would get one."""
+        if own is not None and own.declares == declares and own.era == "legacy":
+            return False
+        if declares in self._open:
+            return True
+        now = self._loop.time()
+        return not (self._own_only or now < self._shared or self._refused.get(declares, 0.0) > now)
 
     def hears(self, client: Client, own: Client | None, declares: bytes) -> bool:
         """Whether what a server says here by itself is for legacy agents with this set: each hears one session."""
@@ -217,7 +272,7 @@ class LegacySessions:
         if self._tasks is None:
             return None
         if len(self._open) >= self._most:
-            key = capability_sets.makes_room((s.declares, s.used, s.client.calls > 0) for s in self._open.values())
+            key = capability_sets.makes_room((s.declares, s.used, _is_used(s.client)) for s in self._open.values())
             if key is None:
                 return None
             self._shut(self._open[key], "another session needed its place")
@@ -239,6 +294,7 @@ class LegacySessions:
             self._cannot(session, "refused", f"internal error: {type(e).__name__}: {e}")
         finally:
             self._forget(session)
+            self._retired.discard(session)
             session.leaving = True
             if not session.client.over:
                 session.client.lost("the session has ended")
@@ -265,6 +321,7 @@ class LegacySessions:
 
     async def _shake_hands(self, session: _Session, limit: float) -> tuple[str, str] | None:
         """(kind, message) of what is in the way; None once the handshake is over."""
+        self.opening(session.client)
         try:
             step = await handshake.shake_hands(session.client, era.Probe(first="legacy", restarted=True), limit)
         except TransportError as e:
@@ -276,6 +333,8 @@ class LegacySessions:
         if isinstance(step, era.Spoken):
             capabilities = step.result.get("capabilities")
             session.logs = isinstance(capabilities, dict) and "logging" in capabilities
+            session.opened = self._loop.time()
+            self.opening(session.client)
             return None
         return "refused", step.message if isinstance(step, era.Refused) else "the handshake has no end"
 
@@ -291,14 +350,17 @@ class LegacySessions:
         """Until it is lost, or was not used for so long."""
         while not session.client.over:
             now = self._loop.time()
-            if session.client.calls:
+            if _is_used(session.client):
                 session.used = now
             left = session.used + self._idle - now
+            if session.retired:
+                left = RETIRING if session.client.calls else 0.0
             if left <= 0:
                 session.leaving = True
-                session.client.gone = f"the session was idle for {self._idle:g} s"
+                session.client.gone = SHARED_NOW if session.retired else f"the session was idle for {self._idle:g} s"
                 self._forget(session)
                 return
+            session.over = anyio.Event()
             with anyio.move_on_after(left):
                 await session.over.wait()
 
@@ -326,12 +388,18 @@ class LegacySessions:
         """Its connection is gone. What its server did not act on, since it knows the session no more, is for the next
         one, which takes its place at once."""
         self._forget(session)
+        self.home.changed()
         client = session.client
         if session.leaving:
             _refuse(client)
             return
-        after = None
-        if client.gone == SESSION_GONE and client.returned and session.declares not in self._open:
+        if client.gone == SESSION_GONE:
+            self._judge(session.opened, client.proven)
+        after, own = None, self.home.client
+        if self.shares and own is not None and not own.over and session.link is not None:
+            for request_id, frame in session.link.returned.items():
+                _send_over(own, client.returned.pop(request_id, None), frame, SHARED_NOW)
+        elif client.gone == SESSION_GONE and client.returned and session.declares not in self._open:
             after = self._begin(session.declares, self.home.client)
         if after is not None and session.link is not None:
             frames = session.link.returned
@@ -344,6 +412,32 @@ class LegacySessions:
             self.home.noted(f"a session was lost: {client.gone or 'the connection ended'}")
         _refuse(client)
         self.home.check()
+
+    def _judge(self, opened: float, proven: bool) -> None:
+        """A session is over, since the server does not know it: where it keeps one at a time, one is shared."""
+        now = self._loop.time()
+        if not self._evictions.lost(opened, proven, now) or self.shares:
+            return
+        self._shared = now + BELIEVED
+        if not self._told:
+            self._told = True
+            self.home.noted(ONE_SESSION)
+        for session in list(self._open.values()):
+            self._retire(session)
+        self.home.changed()
+
+    def _retire(self, session: _Session) -> None:
+        """No new calls go there; those that wait for it go over the own connection, if there is one."""
+        own = self.home.client
+        self._forget(session)
+        if session.client.channel is session.held and own is not None and not own.over:
+            for request_id, frame in session.held.release().items():
+                _send_over(own, session.client.release(request_id), frame, SHARED_NOW)
+            self._shut(session, SHARED_NOW)
+            return
+        session.retired = True
+        self._retired.add(session)
+        session.over.set()
 
     def _cannot(self, session: _Session, kind: str, message: str) -> None:
         """It cannot be opened: what waits for it goes another way, or ends as what the server has not acted on."""
@@ -363,14 +457,8 @@ class LegacySessions:
                 kept = kind if kind in NOT_ACTED_ON - {"session"} else "refused"
                 client.unanswered(request_id, kept, _worded(kind, message))
                 continue
-            waiter = client.release(request_id)
-            if waiter is None:
-                continue
-            env = jsonrpc.decode(frame.rstrip(b"\n"))
-            if isinstance(waiter, Resender) and own is not None and env.method is not None:
-                waiter.resend(own, env.method, env.params)
-            else:
-                waiter.unanswered("refused", _worded(kind, message))
+            assert own is not None
+            _send_over(own, client.release(request_id), frame, _worded(kind, message))
         if how is Without.REFUSED:
             self.home.noted(f"a session cannot be opened: {message}")
             self.home.check()
@@ -378,6 +466,21 @@ class LegacySessions:
 
 def _worded(kind: str, message: str) -> str:
     return message if kind == "needs_auth" else f"a session with it cannot be opened: {message}"
+
+
+def _is_used(client: Client) -> bool:
+    return client.watched or client.calls > 0
+
+
+def _send_over(own: Client, waiter: Waiter | None, frame: bytes, why: str) -> None:
+    """Send what a session cannot have, and has not acted on, over this connection; refuse it if it cannot be."""
+    if waiter is None:
+        return
+    env = jsonrpc.decode(frame.rstrip(b"\n"))
+    if isinstance(waiter, Resender) and env.method is not None:
+        waiter.resend(own, env.method, env.params)
+    else:
+        waiter.unanswered("refused", why)
 
 
 def _refuse(client: Client) -> None:

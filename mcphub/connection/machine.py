@@ -25,11 +25,13 @@ class Disabled(msgspec.Struct, frozen=True):
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """To be opened at `retry_at` (monotonic seconds). `attempt` 0 is the first try, then retry 1, 2, ..."""
+    """To be opened at `retry_at` (monotonic seconds). `attempt` 0 is the first try, then retry 1, 2, ... An idle one is
+    opened when it is used, and not before."""
 
     attempt: int
     retry_at: float
     fault: Fault | None = None
+    idle: bool = False
 
 
 class Connected(msgspec.Struct, frozen=True):
@@ -88,6 +90,16 @@ class Asked(msgspec.Struct, frozen=True):
     """A person, a call or a change asks for a fresh start."""
 
 
+class Unused(msgspec.Struct, frozen=True):
+    """Nobody uses the connection of this attempt, and its entry wants it closed then."""
+
+    generation: int
+
+
+class Used(msgspec.Struct, frozen=True):
+    """Somebody uses it."""
+
+
 class TurnedOff(msgspec.Struct, frozen=True):
     """It shall not run."""
 
@@ -99,12 +111,15 @@ class TurnedOn(msgspec.Struct, frozen=True):
     """It shall run."""
 
 
-Event = Opened | Faulted | Lost | Challenged | Asked | TurnedOff | TurnedOn
+Event = Opened | Faulted | Lost | Challenged | Unused | Used | Asked | TurnedOff | TurnedOn
+
+#: What an idle instance is; nothing wakes it but an event.
+IDLE = Pending(0, float("inf"), None, True)
 
 
 def transition(state: State, event: Event, now: float, generation: int, backoff: Backoff, jitter: float = 0.5) -> State:
     """The next state; the same object where nothing changes. `generation` is that of the attempt that is current."""
-    if isinstance(event, Opened | Faulted | Lost | Challenged) and event.generation != generation:
+    if isinstance(event, Opened | Faulted | Lost | Challenged | Unused) and event.generation != generation:
         return state
     match event:
         case TurnedOff():
@@ -113,14 +128,20 @@ def transition(state: State, event: Event, now: float, generation: int, backoff:
             return Pending(0, now) if isinstance(state, Disabled) else state
         case Asked():
             return state if isinstance(state, Disabled) else Pending(0, now)
+        case Unused():
+            return IDLE if isinstance(state, Connected) else state
+        case Used():
+            return Pending(0, now) if isinstance(state, Pending) and state.idle else state
         case Opened():
-            if not isinstance(state, Pending):
+            if not isinstance(state, Pending) or state.idle:
                 return state
             return Connected(now, state.attempt, _expired(state.fault))
         case Challenged():
-            return NeedsAuth(event.challenge) if isinstance(state, Pending | Connected) else state
+            if not isinstance(state, Pending | Connected) or (isinstance(state, Pending) and state.idle):
+                return state
+            return NeedsAuth(event.challenge)
         case Faulted():
-            if not isinstance(state, Pending):
+            if not isinstance(state, Pending) or state.idle:
                 return state
             return _after(event.fault, state.attempt, now, backoff, jitter)
         case Lost():

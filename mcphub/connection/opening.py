@@ -12,7 +12,7 @@ import msgspec
 from mcphub.connection.faults import Fault, FaultKind
 from mcphub.protocol import era
 from mcphub.protocol.versions import Era
-from mcphub.spec import HttpSpec, ServerSpec
+from mcphub.spec import HttpSpec, ServerSpec, WsSpec
 
 #: The transport that stands in for Streamable HTTP, a key of transport.kinds.TRANSPORTS.
 OLDER = "sse"
@@ -24,7 +24,8 @@ class Opening:
     def __init__(self, spec: ServerSpec) -> None:
         self.by = spec.transport.kind
         self._named = spec.transport.kind
-        self._remote = isinstance(spec.transport, HttpSpec)
+        #: Each request travels by itself.
+        self._by_requests = isinstance(spec.transport, HttpSpec) and not isinstance(spec.transport, WsSpec)
         self._pin = pinned(spec)
         self._era: Era | None = None
         #: What Streamable HTTP failed with, while the older transport is only a guess.
@@ -38,7 +39,7 @@ class Opening:
     def probe(self) -> era.Probe:
         """The probe of a new attempt. A pinned era is not searched for: a refusal is final."""
         # Over HTTP no first message locks anything: to begin again only helps where the era was a memory.
-        final = self._pin is not None or (self._remote and self._era is None)
+        final = self._pin is not None or (self._by_requests and self._era is None)
         return era.Probe(first=self._pin or self._era, restarted=final)
 
     def after(self, fault: Fault, *, older: bool, probe: era.Probe, first: bool) -> era.Probe | None:
@@ -58,9 +59,10 @@ class Opening:
         return None
 
     def _other_era(self, fault: Fault, probe: era.Probe, first: bool) -> era.Probe | None:
-        """With a program that ended at its first message; only at the first attempt, since most of those that end at
-        once would end at any message."""
-        if not first or fault.phase != "handshake" or fault.kind is not FaultKind.EXITED:
+        """With a program that ended at its first message, or a WebSocket that was closed at it; only at the first
+        attempt, since most of those that end at once would end at any message."""
+        ended = FaultKind.LOST if self._named == "ws" else FaultKind.EXITED
+        if not first or fault.phase != "handshake" or fault.kind is not ended:
             return None
         step = probe.died()
         return era.Probe(first=step.era, restarted=True) if step is not None else None

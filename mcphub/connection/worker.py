@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import anyio
+import msgspec
 
-from mcphub.config.urls import secrets_of
+from mcphub.config.secret_values import own_values, secret_values
 from mcphub.connection import handshake, legacy_sessions
 from mcphub.connection.attempt import Attempt
 from mcphub.connection.backoff import Backoff
@@ -26,6 +27,7 @@ from mcphub.connection.legacy_sessions import LegacySessions
 from mcphub.connection.listening import Listening
 from mcphub.connection.lists import TOOLS, Lists
 from mcphub.connection.machine import (
+    IDLE,
     Asked,
     Challenged,
     Connected,
@@ -38,17 +40,20 @@ from mcphub.connection.machine import (
     Pending,
     State,
     TurnedOff,
+    Unused,
+    Used,
     renews,
     transition,
 )
 from mcphub.connection.opening import Opening
+from mcphub.connection.rest import LEARNED, Known, Rest
 from mcphub.connection.roots import roots_of
 from mcphub.connection.view import View
 from mcphub.errors import TransportError
 from mcphub.observe.redact import Redactor
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.jsonrpc import Raw
-from mcphub.spec import SHORTEST_SECRET, HttpSpec, ServerSpec, StdioSpec
+from mcphub.spec import HttpSpec, ServerSpec
 from mcphub.transport.link import Link, Surroundings
 from mcphub.transport.stderr import StderrRing
 
@@ -83,15 +88,15 @@ class Worker:
         log: Callable[[str, str], None],
         stderr_bytes: int = 1 << 20,
         session_idle: float = legacy_sessions.IDLE,
+        known: Known | None = None,
     ) -> None:
+        """`known`: what it said before; one that is lazy is then not started for its lists."""
         self.spec = spec
         self.key = spec.key()
         self.stderr = StderrRing(stderr_bytes)
         self._redact = Redactor()
-        if isinstance(spec.transport, StdioSpec):
-            self._redact.hide(*(v for v in spec.transport.env.values() if len(v) >= SHORTEST_SECRET))
-        elif isinstance(spec.transport, HttpSpec):
-            self._redact.hide(*(v for v in secrets_of(spec.transport) if len(v) >= SHORTEST_SECRET))
+        self._redact.show(own_values(spec.transport))
+        self._redact.show(secret_values(spec.transport))
         self._remote = isinstance(spec.transport, HttpSpec)
         self._diagnosis = Diagnosis(self._remote, spec.startup_timeout, self._redact.clean, self.stderr_tail)
         self.client: Client | None = None
@@ -100,6 +105,8 @@ class Worker:
         self.pid: int | None = None
         self.last_fault: Fault | None = None
         self.totals: dict[str, int] = {}
+        # What helpers print is a secret of this server.
+        surroundings = msgspec.structs.replace(surroundings, hide=self._redact.hide_for_now)
         self._surroundings = surroundings
         self._backoff = backoff
         self._changed = changed
@@ -117,6 +124,15 @@ class Worker:
             spec.startup_timeout, self._loop.time, wake=self._stir, changed=changed, warn=self._warn
         )
         self._listening = Listening(self._stir)
+        #: Agents watch resources of it, which is use though they ask nothing.
+        self.watched = False
+        #: It is started for its lists alone.
+        self._learning = spec.lazy
+        if known is not None and spec.lazy:
+            self._learning = False
+            self.facts = known.facts
+            self.lists.take(known.tools, known.shelf)
+            self.state = IDLE
         self._opening = Opening(spec)
         self._carried = Carried()
         self._attempt = Attempt(
@@ -145,6 +161,20 @@ class Worker:
     def attempts(self) -> int:
         return self._backoff.attempts
 
+    @property
+    def known(self) -> Known | None:
+        """What it said when it was last connected, None = it never was."""
+        if self.facts is None or not self.listed:
+            return None
+        return Known(self.facts, self.lists.tools, self.lists.shelf)
+
+    @property
+    def waking(self) -> bool:
+        """It sleeps while nobody uses it, and is on its way now, for the first time since."""
+        sleeps = self.spec.lazy or self.spec.idle_timeout > 0
+        state = self.state
+        return sleeps and isinstance(state, Pending) and not (state.idle or state.attempt or state.fault is not None)
+
     def view(self) -> View:
         return View(
             self.key,
@@ -162,8 +192,12 @@ class Worker:
         )
 
     def stderr_tail(self, lines: int) -> list[str]:
-        """The last lines of its stderr, fit to be shown: the values of its `env` are masked, whoever printed them."""
-        return [self._redact.clean(line) for line in self.stderr.tail(lines)]
+        """The last lines of its stderr, fit to be shown: what is secret in its entry is masked, whoever printed it."""
+        return [self.clean(line) for line in self.stderr.tail(lines)]
+
+    def clean(self, text: str) -> str:
+        """`text` without what is secret in its entry, and with its command and place as the file has them."""
+        return self._redact.clean(text)
 
     def counters(self) -> Mapping[str, int]:
         """Odd things counted since the worker began, over all its connections."""
@@ -193,6 +227,16 @@ class Worker:
         now = self._loop.time()
         if isinstance(self.state, Failed) and now - self._woken_at >= WAKE_EVERY:
             self._woken_at = now
+            self.post(Asked())
+
+    def wake_idle(self) -> None:
+        """Somebody uses it."""
+        if isinstance(self.state, Pending) and self.state.idle:
+            self.post(Used())
+
+    def wake_not_found(self) -> None:
+        """Programs may be found now that were not, or in another way."""
+        if isinstance(self.state, Failed) and self.state.fault.kind in (FaultKind.NOT_FOUND, FaultKind.CONFIG):
             self.post(Asked())
 
     def want_log_level(self, level: str) -> None:
@@ -262,7 +306,8 @@ class Worker:
 
     def broke(self, error: BaseException) -> None:
         """A fault of ours outside its own task."""
-        self._log("error", f"internal error in a session of {self.name}: {type(error).__name__}: {error}")
+        text = f"{type(error).__name__}: {self.clean(str(error))}"
+        self._log("error", f"internal error in a session of {self.name}: {text}")
         if self._surroundings.report is not None:
             self._surroundings.report(error)
 
@@ -310,7 +355,8 @@ class Worker:
             except Exception as e:  # a fault of ours must cost one attempt of one server, not the daemon
                 while isinstance(e, ExceptionGroup) and len(e.exceptions) == 1:
                     e = e.exceptions[0]  # the task group of a transport wraps what passes through it
-                self._log("error", f"internal error in the worker of {self.name}: {type(e).__name__}: {e}")
+                text = f"{type(e).__name__}: {self.clean(str(e))}"
+                self._log("error", f"internal error in the worker of {self.name}: {text}")
                 if self._surroundings.report is not None:
                     self._surroundings.report(e)
                 self.failed(self._diagnosis.fault(FaultKind.INTERNAL, "serve", f"{type(e).__name__}: {e}"))
@@ -333,6 +379,8 @@ class Worker:
         listener = _Listener(self)
         client = listener.client = Client(listener, roots_of(self.spec.workspace), sampling=self.spec.sampling)
         self._carried.continue_in(client)
+        if self.sessions is not None and self.facts is not None and self.facts.era == "legacy":
+            self.sessions.opening(client)
         return client
 
     def started(self, pid: int | None) -> None:
@@ -376,6 +424,7 @@ class Worker:
     async def _serve(self, client: Client, link: Link, facts: Facts) -> None:
         self._link = link
         self.lists.hears(link, facts)
+        rest = Rest(LEARNED if self._learning else self.spec.idle_timeout, self._loop.time(), client.asked)
         while not client.over and isinstance(self.state, Connected):
             self._wake = anyio.Event()
             now = self._loop.time()
@@ -387,15 +436,34 @@ class Worker:
                     await self._end_of(client)
                 await self.lists.again(client, link, facts)
                 continue
-            with anyio.move_on_at(self._listening.at):
+            if rest.due(now, busy=self._is_busy(client), asked=client.asked):
+                self._rest(client)
+                return
+            if self._learning and rest.used:
+                self._learning = False
+                rest = Rest(self.spec.idle_timeout, now, client.asked)
+            with anyio.move_on_at(min(self._listening.at, rest.at)):
                 await self._wake.wait()
         if isinstance(self.state, Connected):
             e = TransportError(client.gone or "the server closed the connection")
             fault = await self._diagnosis.why(client, link, "serve", e)
             self._carried.keep(client, link.returned)
+            if self.sessions is not None:
+                self.sessions.own_lost(client)
             self.last_fault = fault
             self._log("warning", f"{self.name}: {fault.message}")
             self._move(Lost(self._generation, fault))
+
+    def _is_busy(self, client: Client) -> bool:
+        sessions = self.sessions
+        return bool(client.calls or self.watched or (sessions is not None and (sessions.calls or sessions.count)))
+
+    def _rest(self, client: Client) -> None:
+        """Nobody uses it: end the connection, keep what is known."""
+        self._learning = False
+        client.gone = client.gone or "it was not used"
+        self._log("info", f"{self.name}: not used, so it is stopped until it is")
+        self._move(Unused(self._generation))
 
     async def _end_of(self, client: Client) -> None:
         while not client.over:

@@ -2,6 +2,7 @@
 
 It must not know sockets. Ownership is never guessed: the call on whose stream the question came, else the only call in
 flight there, else the oldest if one agent has them all; anything else is refused and counted (bridging, ownership).
+Where it came on nobody's stream it may be any of that agent's calls there: it is open until the last of them has ended.
 """
 
 from __future__ import annotations
@@ -10,22 +11,20 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
 from mcphub.connection.client import Client
+from mcphub.gateway.askable import CAPABILITY_OF, Undeclared, is_url_mode, is_web, refuse_undeclared
 from mcphub.gateway.call import AgentCall
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.jsonrpc import Envelope, Raw
 
-METHODS = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+METHODS = CAPABILITY_OF
 #: How long a person may take, seconds; the call's own clock stands still meanwhile.
 HUMAN_LIMIT = 900.0
 #: Questions that may be open for one server; more than any person could answer.
 MAX_OPEN = 100
-#: Where a person may be sent.
-_WEB = ("https://", "http://")
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _string = msgspec.json.Decoder(str).decode
@@ -36,7 +35,24 @@ class _Question(msgspec.Struct):
     client: Client
     mid: bytes
     method: str
+    #: Whose it is, or is told through.
     call: AgentCall
+    #: It came on nobody's stream: any call of that agent on this connection may be why.
+    loose: bool
+    #: How long a person may take, monotonic seconds.
+    until: float
+
+    def holds(self, call: AgentCall) -> bool:
+        """Whether it stops the clock of this call."""
+        if self.call is call:
+            return True
+        return self.loose and self.client is call.client and self.call.caller == call.caller and not call.meta.modern
+
+    def held(self) -> list[AgentCall]:
+        """The calls in flight whose clock it stops."""
+        if not self.loose:
+            return [self.call]
+        return [call for call in self.client.waiting().values() if isinstance(call, AgentCall) and self.holds(call)]
 
 
 class Refusal(ValueError):
@@ -64,9 +80,10 @@ class AskUser:
 
     def __init__(self, counters: Counter[str]) -> None:
         self._open: dict[bytes, _Question] = {}
-        self._numbers = itertools.count(1)
         self._counters = counters
         self._loop = asyncio.get_running_loop()
+        # An agent outlives a daemon: what it answers to the one before must be no answer to a question of this one.
+        self._numbers = itertools.count(int(self._loop.time() * 1000))
 
     def ask(
         self,
@@ -102,19 +119,22 @@ class AskUser:
                     return True
                 raise Refusal(jsonrpc.METHOD_NOT_FOUND, f"the agent does not support {capability}")
             body = shown_question(server, method, params)
-            refuse_undeclared(call.caller.capabilities[capability], params)
+            refuse_undeclared([(method, params)], call.caller.capabilities)
             if sum(question.client is client for question in self._open.values()) >= MAX_OPEN:
                 raise Refusal(jsonrpc.INVALID_PARAMS, "too many questions are open")
-        except Refusal as e:
+        except (Refusal, Undeclared) as e:
             self._counters["refused_questions"] += 1
             if method == "roots/list":
                 return False
-            client.send(jsonrpc.error_frame(mid, e.code, str(e)))
+            code = e.code if isinstance(e, Refusal) else jsonrpc.INVALID_PARAMS
+            client.send(jsonrpc.error_frame(mid, code, str(e)))
             return True
         key = b'"mcphub-%d"' % next(self._numbers)
-        self._open[key] = _Question(client, mid, method, call)
-        call.questions = self
-        call.deadline = min(self._loop.time() + HUMAN_LIMIT, call.hard + HUMAN_LIMIT)
+        until = self._loop.time() + HUMAN_LIMIT
+        question = self._open[key] = _Question(client, mid, method, call, current is None, until)
+        for held in question.held():
+            held.questions = self
+            held.deadline = min(until, held.hard + HUMAN_LIMIT)
         call.caller.send(b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":%b}\n' % (key, method.encode(), body))
         return True
 
@@ -127,9 +147,7 @@ class AskUser:
         if question is None or question.call.caller != agent:
             return False
         del self._open[key]
-        call = question.call
-        if not any(other.call is call for other in self._open.values()):
-            call.deadline = self._loop.time() + call.idle
+        self._goes_on(question)
         if env.error:
             self._gave_up(question, jsonrpc.read_error(env.error))
         elif bytes(memoryview(env.result)[:1]) != b"{":
@@ -146,10 +164,27 @@ class AskUser:
         else:
             question.client.send(jsonrpc.error_frame(question.mid, error.code, error.message))
 
+    def _goes_on(self, question: _Question) -> None:
+        """It is closed: the clocks that no other question stops run again."""
+        now, others = self._loop.time(), list(self._open.values())
+        if any(other.loose and other.client is question.client and other.holds(question.call) for other in others):
+            return
+        own = {id(other.call) for other in others}
+        for call in question.held():
+            if id(call) not in own:
+                call.deadline = now + call.idle
+
     def ended(self, call: AgentCall) -> None:
-        """A call has ended, whatever way: its questions are withdrawn from the agent."""
+        """A call has ended, whatever way: its questions are withdrawn from the agent, but for those that may as well
+        be another call's of its own."""
         for key in [key for key, question in self._open.items() if question.call is call]:
-            question = self._open.pop(key)
+            question = self._open[key]
+            heir = next((one for one in question.held() if one is not call), None)
+            if question.loose and heir is not None and not question.client.over:
+                question.call, heir.questions = heir, self
+                heir.deadline = max(heir.deadline, min(question.until, heir.hard + HUMAN_LIMIT))
+                continue
+            del self._open[key]
             self._take_back(key, question, b"the call has ended")
             self._gave_up(question, jsonrpc.ErrorObject(-1, "the call has ended"))
 
@@ -162,9 +197,7 @@ class AskUser:
         for key in [key for key, q in self._open.items() if q.client is client and q.mid == mid]:
             question = self._open.pop(key)
             self._take_back(key, question, b"the server no longer asks")
-            call = question.call
-            if not any(other.call is call for other in self._open.values()):
-                call.deadline = self._loop.time() + call.idle
+            self._goes_on(question)
 
     def _take_back(self, key: bytes, question: _Question, reason: bytes) -> None:
         params = b'{"requestId":%b,"reason":"%b"}' % (key, reason)
@@ -176,31 +209,13 @@ class AskUser:
             self._gave_up(self._open.pop(key), jsonrpc.ErrorObject(-1, "the agent has left"))
 
 
-def refuse_undeclared(declared: Any, params: Raw) -> None:
-    """Raises Refusal for a question of a kind that this agent did not say it can answer; `declared` is its capability,
-    an object where it is as the spec has it."""
-    kinds = declared if isinstance(declared, dict) else {}
-    fields = _members(params or b"{}")
-    if _says(fields.get("mode"), "url") and "url" not in kinds:
-        raise Refusal(jsonrpc.INVALID_PARAMS, "the agent did not say that it can open URLs")
-    if ("tools" in fields or "toolChoice" in fields) and "tools" not in kinds:
-        raise Refusal(jsonrpc.INVALID_PARAMS, "the agent did not say that it can sample with tools")
-
-
-def _says(raw: Raw | None, text: str) -> bool:
-    try:
-        return raw is not None and _string(raw) == text
-    except msgspec.DecodeError:
-        return False
-
-
 def shown_question(server: str, method: str, params: Raw) -> bytes:
     """A question's params as the agent sees them: it must know who asks; other servers' context is not this one's."""
     try:
         fields = _members(params or b"{}")
         if method == "elicitation/create":
             fields["message"] = Raw(jsonrpc.quote(f"[{server}] {_string(fields['message'])}"))
-            if _says(fields.get("mode"), "url") and not _string(fields["url"]).lower().startswith(_WEB):
+            if is_url_mode(fields) and not is_web(_string(fields["url"])):
                 raise Refusal(jsonrpc.INVALID_PARAMS, "only URLs with http or https are shown to a person")
         elif method == "sampling/createMessage":
             fields.pop("includeContext", None)

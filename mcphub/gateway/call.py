@@ -15,7 +15,9 @@ from mcphub.catalog.library import Library
 from mcphub.catalog.toolset import Route
 from mcphub.channel import NOT_ACTED_ON, Data
 from mcphub.connection.client import Client
-from mcphub.protocol import jsonrpc
+from mcphub.gateway import url_steps
+from mcphub.gateway.askable import Undeclared, read_capabilities
+from mcphub.protocol import jsonrpc, older
 from mcphub.protocol.content import edit_result, holds_uri
 from mcphub.protocol.envelope import (
     RequestMeta,
@@ -27,6 +29,7 @@ from mcphub.protocol.envelope import (
     with_warning,
 )
 from mcphub.protocol.jsonrpc import Envelope, Raw
+from mcphub.protocol.mrtr import METHODS as ROUND_METHODS
 from mcphub.protocol.mrtr import Round
 from mcphub.protocol.serving import tool_error
 from mcphub.spec import InstanceKey
@@ -39,7 +42,9 @@ HARD_FACTOR = 6.0
 _OWN_HOP = frozenset({-32020, -32022})
 #: Of a server's errors, those that a modern agent would read as mcphub's: a method that is not found has an HTTP status
 #: of its own, and mcphub has the method.
-_NOT_OURS = frozenset({-32042, jsonrpc.METHOD_NOT_FOUND})
+_NOT_OURS = frozenset({jsonrpc.METHOD_NOT_FOUND})
+#: The one version of the protocol in which a server may answer that a page must be opened first.
+URL_ERROR_VERSION = "2025-11-25"
 #: A modern server's error for a caller that did not declare what it wants to ask for.
 _NEEDS_CAPABILITY = -32021
 
@@ -53,6 +58,8 @@ class Caller(Protocol):
     library: Library
     #: What a legacy agent declared in `initialize`.
     capabilities: dict[str, Any]
+    #: The version agreed there, "" before it.
+    version: str
     #: What a legacy server is told of that.
     declares: bytes
     workspace: str
@@ -76,7 +83,7 @@ class Turns(Protocol):
 class Rounds(Protocol):
     """Who makes an `input_required` result one for this agent. `gateway.rounds.Rounds`."""
 
-    def asking(self, of: Round, result: memoryview) -> bytes: ...
+    def asking(self, of: Round, result: memoryview, declared: bytes) -> bytes: ...
 
 
 class Results(Protocol):
@@ -134,6 +141,11 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
         return self.route.definition.name
 
     @property
+    def asked_for(self) -> str:
+        """The method."""
+        return "tools/call"
+
+    @property
     def read_only(self) -> bool:
         return self.route is not None and self.route.definition.read_only
 
@@ -187,6 +199,8 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             self.error("unsupported_result", text)
             return
         parts = self.shaped(parts)
+        if not self.meta.modern and caller.version in older.VERSIONS:
+            parts = (older.result_for(caller.version, self.asked_for, b"".join(parts)),)
         if self.results is not None:
             parts = self._compared(self.results, result, parts)
         if len(parts) == 1 and len(parts[0]) < LARGE:
@@ -206,7 +220,12 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
 
     def _needs_input(self, rounds: Rounds, of: Round, result: memoryview) -> None:
         try:
-            self.caller.send(jsonrpc.result_frame(self.mid, rounds.asking(of, result)))
+            self.caller.send(jsonrpc.result_frame(self.mid, rounds.asking(of, result, self.meta.capabilities)))
+        except Undeclared as e:
+            data = error_data("undeclared_capability", self.server, tool=self.tool)
+            data = b'{"requiredCapabilities":%b,%b' % (msgspec.json.encode(e.missing), data[1:])
+            text = f"the server {self.server} cannot do {self.tool} without input: {e}"
+            self.caller.send(jsonrpc.error_frame(self.mid, _NEEDS_CAPABILITY, text, data))
         except ValueError as e:
             text = f"the server {self.server} asks for input in a way that cannot be carried: {e}"
             self.error("unsupported_result", text)
@@ -221,8 +240,13 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
 
     def _refused(self, raw: Raw) -> None:
         e = jsonrpc.read_error(raw)
+        if not jsonrpc.is_error_object(raw):
+            self._unknown("unreadable", f"an error that is no JSON-RPC error object: {e.message}".rstrip(": "))
+            return
         code = e.code
-        if code in _OWN_HOP:
+        if code == url_steps.CODE:
+            self._needs_page(e)
+        elif code in _OWN_HOP:
             self.error("upstream_protocol", f"the server {self.server} refused mcphub's request: {e.message}")
         elif code == -32002 and self.meta.modern:
             self.caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INVALID_PARAMS, e.message, self.error_data(e.data)))
@@ -242,6 +266,24 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             # Written anew: what the server sent need not be an error object at all.
             self.caller.send(jsonrpc.error_frame(self.mid, code, e.message, self.error_data(e.data)))
 
+    def _needs_page(self, e: jsonrpc.ErrorObject) -> None:
+        """A person must open a page first. A modern agent is asked, and its retry is another call."""
+        text = f"the server {self.server} needs a page to be opened in a browser first: {e.message}"
+        meta = self.meta
+        able = meta.modern or self.caller.version == URL_ERROR_VERSION
+        declared = read_capabilities(meta.capabilities) if meta.modern else self.caller.capabilities
+        if not (able and url_steps.opens_pages(declared)):
+            text += " (this agent did not declare elicitation.url, with which it could be shown to a person)"
+        elif not (steps := url_steps.read_steps(e.data, self.server)):
+            text += " (it named no page of the web, by http or https)"
+        elif not meta.modern:
+            self.caller.send(jsonrpc.error_frame(self.mid, url_steps.CODE, text, url_steps.as_data(steps)))
+            return
+        elif self.client.era == "legacy" and self.asked_for in ROUND_METHODS:
+            self.caller.send(jsonrpc.result_frame(self.mid, url_steps.as_questions(steps)))
+            return
+        self.error("needs_page", text)
+
     def moved(self, client: Client) -> None:
         """The server's next session has it now, under the same id."""
         self.client = client
@@ -257,7 +299,11 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
         self._over()
         if kind in NOT_ACTED_ON:
             self._not_taken(kind, message)
-            return
+        else:
+            self._unknown(kind, message)
+
+    def _unknown(self, kind: str, message: str) -> None:
+        """The server may have acted on it, and nobody can say what came of it."""
         if kind == "unreadable":
             text = f"the server {self.server} answered {self.tool} with what cannot be read: {message}"
         elif kind == "timeout":

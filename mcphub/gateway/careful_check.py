@@ -6,6 +6,7 @@ engine holds the interpreter while it works: what could take long is not begun, 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import jsonschema_rs
@@ -54,9 +55,10 @@ def _no_retrieval(uri: str) -> Any:
 class CarefulCheck:
     """One schema, compiled at most twice: with its patterns, and without for what is too large for them."""
 
-    def __init__(self, schema: bytes, whole: str) -> None:
-        """`whole` is how the value is called, where no place within it is meant."""
+    def __init__(self, schema: bytes, whole: str, *, of_arguments: bool = False) -> None:
+        """`whole` is how the value is called, where no place within it is meant; `of_arguments` as in read_schema."""
         self._raw = schema
+        self._of_arguments = of_arguments
         self._whole = whole
         self._compiled: dict[bool, tuple[Schema, Any] | None] = {}
 
@@ -95,21 +97,24 @@ class CarefulCheck:
         return told or (f"something in {self._whole} does not fit the schema",)
 
     def _compile(self, patterns: bool) -> tuple[Schema, Any] | None:
-        schema = read_schema(self._raw)
+        schema = self._read()
         if schema is None:
             return None
         if not patterns:
             if not schema.patterns:
                 return None
-            return _compiled(read_schema(self._raw, schema.patterns))
+            return _compiled(self._read(schema.patterns))
         found = _compiled(schema)
         if found is None and schema.patterns:
             refused = set(schema.patterns)
             if len(refused) <= MAX_PATTERNS:
                 alone = {one: Schema("2020-12", {"pattern": one}, frozenset()) for one in refused}
                 refused = {one for one in refused if _compiled(alone[one]) is None}
-            found = _compiled(read_schema(self._raw, refused))
+            found = _compiled(self._read(refused))
         return found
+
+    def _read(self, without: Collection[str] = ()) -> Schema | None:
+        return read_schema(self._raw, without, of_arguments=self._of_arguments)
 
 
 def _compiled(schema: Schema | None) -> tuple[Schema, Any] | None:

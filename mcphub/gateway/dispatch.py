@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
@@ -25,15 +25,18 @@ from mcphub.connection import capability_sets
 from mcphub.connection.client import Client
 from mcphub.connection.machine import Pending
 from mcphub.connection.worker import Worker
-from mcphub.gateway import ask_user, messages, reading
+from mcphub.gateway import ask_user, messages, reading, url_steps
 from mcphub.gateway.agent import Agent
 from mcphub.gateway.ask_user import AskUser
+from mcphub.gateway.awakening import Awakening
 from mcphub.gateway.call import AgentCall
 from mcphub.gateway.lists import Lists
 from mcphub.gateway.loudness import Loudness
 from mcphub.gateway.rounds import Rounds
 from mcphub.gateway.route import not_running, unavailable
 from mcphub.gateway.sight import Sight
+from mcphub.gateway.standing import Owed, Standing, standing_of
+from mcphub.gateway.subscriptions import KINDS, LIST_CHANGED
 from mcphub.gateway.telling import Telling, knows_all
 from mcphub.gateway.turns import Turns
 from mcphub.gateway.validate import Checks
@@ -103,7 +106,8 @@ class Gateway:
         self._rounds = Rounds(seal_key)
         self._turns = Turns()
         self._checks = Checks()
-        self._reading = reading.Reading(supervisor.workers, self._rounds, self._turns)
+        self._awakening = Awakening(supervisor.workers)
+        self._reading = reading.Reading(supervisor.workers, self._rounds, self._turns, self._awakening)
         self._watching = Watching(supervisor.workers)
         self._questions = AskUser(self.counters)
 
@@ -123,13 +127,44 @@ class Gateway:
             call.withdraw("the agent left")
         if self._waiting:
             self._lists.left(agent)
+        if self._awakening.held:
+            self._awakening.left(agent)
         if agent.log_level:
             self._loudness.set_levels()
 
-    def end(self) -> None:
-        """mcphub is going down: end every subscription in order."""
+    def standing(self, agent: Agent, pending: Sequence[bytes] = ()) -> Standing:
+        """What its session must be again in the next daemon. `pending`: ids whose answers are still on their way."""
+        owed = {mid: Owed(mid.decode(), "a request, whose answer was on its way", True) for mid in pending}
+        for (waiting, mid), one in self._waiting.items():
+            if waiting is agent:
+                owed[mid] = Owed(mid.decode(), one.method, True)
+        for mid, call in agent.calls.items():
+            owed[mid] = Owed(mid.decode(), call.tool, call.read_only)
+        return self._watching.standing(agent, standing_of(agent, owed))
+
+    def resume(self, agent: Agent, standing: Standing) -> None:
+        """Make an agent that joined what it was in another daemon, without a word to it but that its lists may have
+        changed."""
+        if standing.initialize is not None:
+            self._introduced(agent, standing.initialize)
+        if messages.is_level(standing.log_level):
+            self._loudness.set_level(agent, standing.log_level)
+        for mid, notifications in list(standing.listens.items())[:MAX_LISTENS]:
+            agent.listens.open(mid.encode(), notifications)
+            self._watching.watch_later(agent, mid.encode(), notifications.get("resourceSubscriptions"))
+        self._watching.watch_later(agent, b"", standing.watches)
+        agent.told = ""  # whatever it has, it was another daemon's
+        agent.told_lists = {}
+        for kind in KINDS:
+            if agent.version:
+                agent.send(LIST_CHANGED[kind])
+            if len(agent.listens) and (frames := agent.listens.changed(kind)):
+                agent.send(frames)
+
+    def end(self, spared: Collection[Agent] = ()) -> None:
+        """mcphub is going down: end every subscription in order, but those of agents that go on in another daemon."""
         for agent in self.agents:
-            if len(agent.listens):
+            if len(agent.listens) and agent not in spared:
                 agent.send(agent.listens.end())
 
     # --- what is seen ------------------------------------------------------------------------------------------------
@@ -153,6 +188,7 @@ class Gateway:
             agent.toolset = self._sight.toolset(agent.workspace, agent.view)
             agent.library = self._sight.library(agent.workspace, agent.view)
         self._watching.renew()
+        self._awakening.renew()
         self._lists.renew()
         self._loudness.renew()
         self._telling.renew()
@@ -281,7 +317,8 @@ class Gateway:
             self._unknown(agent, mid, meta.modern, params.name)
             return
         calls = agent.calls
-        busy = mid in calls or ((self._waiting or agent.listens.held) and self._in_flight(agent, mid))
+        elsewhere = self._waiting or agent.listens.held or self._awakening.held
+        busy = mid in calls or (elsewhere and self._in_flight(agent, mid))
         if busy or len(calls) >= MAX_CALLS:
             text = "this id is in flight already" if len(calls) < MAX_CALLS else "too many calls in flight"
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, text))
@@ -299,7 +336,8 @@ class Gateway:
         worker = self._workers.get(route.key)
         client = worker.client if worker is not None else None
         if worker is None or client is None or client.over:
-            self._unavailable(agent, mid, meta.modern, route.key, worker)
+            if worker is None or not self._held(agent, mid, worker, params, responses, state):
+                self._unavailable(agent, mid, meta.modern, route.key, worker)
             return
         if worker.sessions is not None:
             client = worker.sessions.client_for(client, meta.modern, agent.declares)
@@ -322,6 +360,9 @@ class Gateway:
             except BadState as e:
                 agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e)))
                 return
+        elif responses and meta.modern and url_steps.declined(responses):
+            agent.send(jsonrpc.result_frame(mid, serving.tool_error(url_steps.not_wanted(worker.name), True)))
+            return
         calls[mid] = call
         if meta.modern and meta.log_level and not modern:
             self._loudness.set_levels()  # a legacy server is told for all its calls at once
@@ -333,6 +374,14 @@ class Gateway:
         else:
             tail = more + request_meta(modern, meta, client.next_id())
         call.up_id = client.call_tool(call, route.quoted, arguments, tail)
+
+    def _held(
+        self, agent: Agent, mid: bytes, worker: Worker, params: tool_call.Params, responses: Raw, state: Raw
+    ) -> bool:
+        """Whether the call waits for its server, which is started for it."""
+        kept = tool_call.Params(params.name, params.arguments.copy(), params.meta.copy())
+        again = responses.copy(), state.copy()
+        return self._awakening.hold(agent, mid, worker, lambda: self._call(agent, mid, kept, *again))
 
     def _refuse(self, agent: Agent, mid: bytes, modern: bool, route: Route, text: str) -> None:
         """Arguments that are certainly wrong are told to the model, which can correct them (SEP-1303)."""
@@ -376,6 +425,8 @@ class Gateway:
 
     def _in_flight(self, agent: Agent, mid: bytes) -> bool:
         if mid in agent.calls or mid in agent.listens or (agent, mid) in self._waiting:
+            return True
+        if (agent, mid) in self._awakening.held:
             return True
         return self._watching.begins(agent, mid)
 
@@ -439,7 +490,13 @@ class Gateway:
             text = "initialize: `protocolVersion` is missing"
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, data))
             return
-        agent.version = answer_to_initialize(asked)
+        self._introduced(agent, params)
+        result = serving.initialize_result(asked, agent.view, self._instructions(agent))
+        agent.send(jsonrpc.result_frame(mid, result))
+
+    def _introduced(self, agent: Agent, params: Mapping[str, Any]) -> None:
+        """What a legacy agent says of itself in `initialize`."""
+        agent.version = answer_to_initialize(str(params.get("protocolVersion")))
         agent.era = "legacy"
         capabilities = params.get("capabilities")
         agent.capabilities = capabilities if isinstance(capabilities, dict) else {}
@@ -447,8 +504,6 @@ class Gateway:
         info = params.get("clientInfo")
         if isinstance(info, dict) and isinstance(info.get("name"), str) and not agent.client:
             agent.client = info["name"][:MAX_NAME]
-        result = serving.initialize_result(asked, agent.view, self._instructions(agent))
-        agent.send(jsonrpc.result_frame(mid, result))
 
     def _instructions(self, agent: Agent) -> str:
         """What the servers that this agent sees said when they were last connected; waits for none of them."""
@@ -495,6 +550,8 @@ class Gateway:
         call = agent.calls.get(mid)
         if call is not None:
             call.withdraw(reason[:200] if isinstance(reason, str) else "cancelled by the agent")
+        elif self._awakening.cancel(agent, mid):
+            pass
         elif agent.listens.cancel(mid) or self._watching.begins(agent, mid):
             self._watching.end(agent, mid)
         else:
@@ -518,7 +575,7 @@ class Gateway:
 
     def server_said(self, worker: Worker, client: Client, method: str, params: Raw) -> None:
         """A notification of a server that is not about this connection. Implements connection.worker.Sink."""
-        if method == UPDATED and self._watching.updated(worker, params):
+        if method == UPDATED and self._watching.updated(worker, client, params):
             return
         if method == ACKNOWLEDGED and self._watching.acknowledged(worker, client, params):
             return

@@ -36,6 +36,10 @@ class Forwarded(AgentCall, gc=False, eq=False):
         return self.method
 
     @property
+    def asked_for(self) -> str:
+        return self.method
+
+    @property
     def read_only(self) -> bool:
         return True
 

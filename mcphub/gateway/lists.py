@@ -16,7 +16,7 @@ from mcphub.catalog.pages import Pages
 from mcphub.gateway.agent import Agent
 from mcphub.gateway.sight import Sight
 from mcphub.gateway.telling import TOOLS, knows
-from mcphub.protocol import jsonrpc
+from mcphub.protocol import jsonrpc, older
 from mcphub.protocol.caching import Freshness, freshness_members
 from mcphub.protocol.cursor import give_cursor, take_cursor
 from mcphub.protocol.jsonrpc import Raw
@@ -124,7 +124,10 @@ class Lists:
             now = self._loop.time()
             tail += b"," + freshness_members(self._freshness(agent, method, now), now)
         head = b'{"jsonrpc":"2.0","id":%b,"result":%b' % (mid, pages.head(modern))
-        agent.send(head, page.modern if modern else page.legacy, tail + b"}}\n")
+        items = page.modern if modern else page.legacy
+        if not modern and agent.version in older.VERSIONS:
+            items = older.items_for(agent.version, pages.member, items)
+        agent.send(head, items, tail + b"}}\n")
 
     def _freshness(self, agent: Agent, method: str, now: float) -> Freshness:
         views = self._snapshot.value.views

@@ -45,10 +45,14 @@ class Loudness:
         if not isinstance(level, str) or not messages.is_level(level):
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, "logging/setLevel: no such level"))
             return
+        self.set_level(agent, level)
+        agent.send(jsonrpc.result_frame(mid, b"{}"))
+
+    def set_level(self, agent: Agent, level: str) -> None:
+        """From now on it hears this."""
         agent.log_level = level
         agent.plain_meta = RequestMeta(log_level=level)
         self.set_levels()
-        agent.send(jsonrpc.result_frame(mid, b"{}"))
 
     def renew(self) -> None:
         """A server that is new here has not been told."""

@@ -15,6 +15,8 @@ from mcphub.catalog.library import Lead, Library
 from mcphub.channel import Data
 from mcphub.connection.machine import Pending
 from mcphub.connection.worker import Worker
+from mcphub.gateway import url_steps
+from mcphub.gateway.awakening import Awakening
 from mcphub.gateway.call import AgentCall, Caller
 from mcphub.gateway.forward import Forwarded, params_for
 from mcphub.gateway.rounds import Rounds
@@ -87,10 +89,13 @@ def _resource(library: Library, uri: str) -> Lead:
 class Reading:
     """Sends these requests on. `workers` is the supervisor's table."""
 
-    def __init__(self, workers: Mapping[InstanceKey, Worker], rounds: Rounds, turns: Turns) -> None:
+    def __init__(
+        self, workers: Mapping[InstanceKey, Worker], rounds: Rounds, turns: Turns, awakening: Awakening
+    ) -> None:
         self._workers = workers
         self._rounds = rounds
         self._turns = turns
+        self._awakening = awakening
         self._loop = asyncio.get_running_loop()
 
     def rounds_of(
@@ -118,6 +123,11 @@ class Reading:
         client = worker.client if worker is not None else None
         server = lead.key.name
         if worker is None or client is None or client.over:
+            again = Raw(bytes(raw))
+            if worker is not None and self._awakening.hold(
+                agent, mid, worker, lambda: self.ask(agent, mid, method, again, meta)
+            ):
+                return
             state = worker.state if worker is not None else None
             retry_in = state.retry_at - self._loop.time() if isinstance(state, Pending) else 0.0
             if worker is not None:
@@ -159,6 +169,9 @@ class Reading:
                 return
             if more:
                 params |= _members(b"{" + more[1:] + b"}")
+        elif meta.modern and url_steps.declined(params.pop("inputResponses", EMPTY)):
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, url_steps.not_wanted(server)))
+            return
         agent.calls[mid] = request
         if lead.key in self._turns.asked:
             kept = {name: value.copy() for name, value in params.items()}

@@ -10,6 +10,7 @@ import time
 import msgspec
 
 from mcphub.gateway.ask_user import shown_question
+from mcphub.gateway.askable import read_capabilities, refuse_undeclared
 from mcphub.protocol import jsonrpc, mrtr
 from mcphub.protocol.envelope import RESULT_META
 from mcphub.protocol.jsonrpc import EMPTY, Raw
@@ -24,14 +25,16 @@ class Rounds:
     def __init__(self, key: bytes) -> None:
         self._key = key
 
-    def asking(self, of: mrtr.Round, result: memoryview) -> bytes:
+    def asking(self, of: mrtr.Round, result: memoryview, declared: bytes) -> bytes:
         """The `input_required` result as the agent gets it: it sees which server asks, and a state sealed for it.
-        Raises ValueError where the server's is not as the spec has it."""
+        `declared` is what it declared with its request, b"" = nothing. Raises ValueError where the server's is not as
+        the spec has it, and Undeclared (which is one) where the agent cannot be given some question."""
         found = mrtr.read_input_required(result)
         parts = [b'{"resultType":"input_required","_meta":{%b}' % RESULT_META]
         if isinstance(found.inputRequests, dict):
             try:
                 shown = {key: _shown(of.server, raw) for key, raw in found.inputRequests.items()}
+                refuse_undeclared(map(_question, found.inputRequests.values()), read_capabilities(declared))
             except RecursionError:
                 raise ValueError("inputRequests is nested too deeply") from None
             parts.append(b',"inputRequests":' + msgspec.json.encode(shown))
@@ -56,10 +59,14 @@ class Rounds:
         return out
 
 
+def _question(raw: Raw) -> tuple[str, Raw]:
+    fields = _members(raw)
+    return _string(fields["method"]) if "method" in fields else "", fields.get("params", EMPTY)
+
+
 def _shown(server: str, raw: Raw) -> Raw:
     fields = _members(raw)
-    method = _string(fields["method"]) if "method" in fields else ""
-    params = fields.get("params", EMPTY)
+    method, params = _question(raw)
     if method in ("elicitation/create", "sampling/createMessage"):
         fields["params"] = Raw(shown_question(server, method, params))
     return Raw(msgspec.json.encode(fields))

@@ -37,14 +37,22 @@ class Sight:
 
     def toolset(self, workspace: str, view: str = "") -> Toolset:
         """The tools of all that is seen."""
-        return self._catalog.toolset(workspace, self.seen(workspace, view), self._snapshot.value.views, view)
+        place = self._place(workspace)
+        return self._catalog.toolset(place, self.seen(place, view), self._snapshot.value.views, view)
 
     def library(self, workspace: str, view: str = "") -> Library:
         """The prompts and resources of all that is seen."""
-        return self._catalog.library(workspace, self.seen(workspace, view), self._snapshot.value.views, view)
+        place = self._place(workspace)
+        return self._catalog.library(place, self.seen(place, view), self._snapshot.value.views, view)
+
+    def _place(self, workspace: str) -> str:
+        """The workspace, or none where it brings nothing of its own: what was merged for everybody is not merged
+        again."""
+        return "" if self._visible(workspace) is self._visible("") else workspace
 
     def both(self, workspace: str, view: str) -> tuple[Toolset, Library]:
         """Both, looked for once while nothing has changed: over HTTP an agent joins with each of its requests."""
+        workspace = self._place(workspace)
         snapshot, visible = self._snapshot.value, self._visible(workspace)
         known = self._shown.get((workspace, view))
         if known is not None and known[0] is snapshot and known[1] is visible:

@@ -120,12 +120,13 @@ class Schema:
         return found
 
 
-def read_schema(raw: bytes, without: Collection[str] = ()) -> Schema | None:
+def read_schema(raw: bytes, without: Collection[str] = (), *, of_arguments: bool = False) -> Schema | None:
     """The schema, `without` these patterns; None where it cannot be used: too large, of an unknown dialect, or not
     JSON.
 
     Weaker than what is written: a required member with a default may be missing, which many servers fill in; `oneOf` is
     `anyOf`; `nullable` is understood; references that leave the document, and what hangs on them, allow everything.
+    `of_arguments`: a member that may be missing may be null as well, which many agents write for it.
     """
     if len(raw) > MAX_SCHEMA:
         return None
@@ -139,7 +140,7 @@ def read_schema(raw: bytes, without: Collection[str] = ()) -> Schema | None:
     dialect = DIALECTS.get(named.rstrip("#").partition("://")[2]) if isinstance(named, str) else None
     if dialect is None:
         return None
-    reading = _Reading(dialect, frozenset(without))
+    reading = _Reading(dialect, frozenset(without), of_arguments=of_arguments)
     # Once more where something had to be left out: what is "unevaluated" depends on it.
     for _ in range(4):
         root = reading.read(found, root=True)
@@ -147,7 +148,7 @@ def read_schema(raw: bytes, without: Collection[str] = ()) -> Schema | None:
         lost = {ref for ref in reading.references if _target(root, ref) is None}
         if not lost and (not reading.dropped or reading.open):
             return Schema(dialect, root, frozenset(reading.patterns))
-        reading = _Reading(dialect, reading.without, reading.lost | lost, open=True)
+        reading = _Reading(dialect, reading.without, reading.lost | lost, open=True, of_arguments=of_arguments)
     return None
 
 
@@ -227,10 +228,12 @@ class _Reading:
         lost: frozenset[str] = frozenset(),
         *,
         open: bool = False,
+        of_arguments: bool = False,
     ) -> None:
         self.without = without
         self.lost = lost
         self.open = open
+        self.of_arguments = of_arguments
         self.dropped = False
         self.references: set[str] = set()
         self.patterns: set[str] = set()
@@ -252,6 +255,8 @@ class _Reading:
         out = self._assertions(schema)
         self._schemas(schema, out)
         self._conditions(schema, out)
+        if self.of_arguments:
+            _null_where_missing(out)
         if "$ref" in schema:
             out["$ref"] = schema["$ref"]
         return self._nullable(out) if schema.get("nullable") is True and not root else out
@@ -370,6 +375,46 @@ class _Reading:
         """OpenAPI's word, which many servers mean."""
         defined = {key: out.pop(key) for key in _DEFINED if key in out}
         return {**defined, "anyOf": [out, {"type": "null"}]}
+
+
+def _null_where_missing(out: _Object) -> None:
+    """Let the members of an object that may be missing be null."""
+    required = out.get("required", ())
+    others = out.get("additionalProperties")
+    properties = out.get("properties", {})
+    for name, one in properties.items():
+        if name not in required:
+            properties[name] = _or_null(one)
+    if isinstance(others, dict):
+        out["additionalProperties"] = _or_null(others)
+        unnamed = [name for name in required if name not in properties]
+        if unnamed and "patternProperties" not in out:
+            out["properties"] = {**properties, **dict.fromkeys(unnamed, others)}
+    if "patternProperties" in out:
+        out["patternProperties"] = {name: _or_null(one) for name, one in out["patternProperties"].items()}
+
+
+#: What may refuse null otherwise than by a list of types, values or alternatives.
+_WRAPPED = frozenset({"$ref", "allOf", "const", "not", "if"})
+
+
+def _or_null(schema: _Object | bool) -> _Object | bool:
+    """The same for null too. What is in it keeps its place, as far as can be, for references that lead there."""
+    if not isinstance(schema, dict):
+        return schema
+    if not _WRAPPED.isdisjoint(schema):
+        defined = {key: value for key, value in schema.items() if key in _DEFINED}
+        rest = {key: value for key, value in schema.items() if key not in _DEFINED}
+        return {**defined, "anyOf": [rest, {"type": "null"}]}
+    out = dict(schema)
+    if "type" in out:
+        kinds = [out["type"]] if isinstance(out["type"], str) else out["type"]
+        out["type"] = kinds if "null" in kinds else [*kinds, "null"]
+    if "enum" in out and None not in out["enum"]:
+        out["enum"] = [*out["enum"], None]
+    if "anyOf" in out:
+        out["anyOf"] = [*out["anyOf"], {"type": "null"}]
+    return out
 
 
 def _has_default(properties: Any, name: str) -> bool:

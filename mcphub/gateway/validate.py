@@ -42,11 +42,12 @@ _result = msgspec.json.Decoder(_Result).decode
 class _Check:
     """One schema of a tool. The thorough check is imported and compiled where it is needed first."""
 
-    __slots__ = ("_careful", "_fast", "_schema", "_whole")
+    __slots__ = ("_careful", "_fast", "_of_arguments", "_schema", "_whole")
 
-    def __init__(self, schema: bytes, whole: str, fast: Accept | None) -> None:
+    def __init__(self, schema: bytes, whole: str, fast: Accept | None, of_arguments: bool) -> None:
         self._schema = schema
         self._whole = whole
+        self._of_arguments = of_arguments
         self._fast = fast
         self._careful: CarefulCheck | None = None
 
@@ -62,7 +63,7 @@ class _Check:
         if self._careful is None:
             from mcphub.gateway.careful_check import CarefulCheck
 
-            self._careful = CarefulCheck(self._schema, self._whole)
+            self._careful = CarefulCheck(self._schema, self._whole, of_arguments=self._of_arguments)
         return self._careful.wrong_with(data)
 
 
@@ -86,7 +87,7 @@ class Checks:
         """What a model is told where these arguments (a JSON object) are certainly wrong, "" = they may be sent."""
         known = self._arguments.get(id(tool))
         if known is None:
-            known = _remember(self._arguments, tool, _check(tool, b'"inputSchema"', "the arguments", of_objects=True))
+            known = _remember(self._arguments, tool, _check(tool, b'"inputSchema"', "the arguments", of_arguments=True))
         check = known.check
         if check is None or len(arguments) > MAX_ARGUMENTS:
             return ""
@@ -101,7 +102,7 @@ class Checks:
         itself that it is an error."""
         known = self._results.get(id(tool))
         if known is None:
-            check = _check(tool, b'"outputSchema"', "structuredContent", of_objects=False)
+            check = _check(tool, b'"outputSchema"', "structuredContent", of_arguments=False)
             known = _remember(self._results, tool, check)
         if len(result) > MAX_RESULT:
             return ""
@@ -118,12 +119,12 @@ class Checks:
         return "; ".join(known.check.wrong_with(memoryview(fields.structuredContent)))
 
 
-def _check(tool: Definition, member: bytes, whole: str, *, of_objects: bool) -> _Check | None:
+def _check(tool: Definition, member: bytes, whole: str, *, of_arguments: bool) -> _Check | None:
     raw = next((value for key, value in tool.members if key == member), b"")
-    schema = read_schema(raw)
-    if schema is None or says_nothing(schema, of_objects):
+    schema = read_schema(raw, of_arguments=of_arguments)
+    if schema is None or says_nothing(schema, of_arguments):
         return None
-    return _Check(raw, whole, fast_check(schema))
+    return _Check(raw, whole, fast_check(schema), of_arguments)
 
 
 def _remember(known: dict[int, _Known], tool: Definition, check: _Check | None) -> _Known:

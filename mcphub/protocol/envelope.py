@@ -14,6 +14,7 @@ import msgspec
 from mcphub import __version__
 from mcphub.channel import Data
 from mcphub.protocol.jsonrpc import Raw, quote
+from mcphub.protocol.older import with_text
 from mcphub.protocol.versions import LATEST_MODERN, MODERN
 
 PREFIX = "io.modelcontextprotocol/"
@@ -197,8 +198,8 @@ _LEGACY_WORK = re.compile(rb'"resultType"').search
 _WINDOW = 4096
 
 
-_PLAIN_MODERN = re.compile(rb'"(?:resultType|_meta|ttlMs|cacheScope|structuredContent|uri)"').search
-_PLAIN_LEGACY = re.compile(rb'"(?:resultType|uri)"').search
+_PLAIN_MODERN = re.compile(rb'"(?:resultType|_meta|ttlMs|cacheScope|structuredContent|uri|audio)"').search
+_PLAIN_LEGACY = re.compile(rb'"(?:resultType|uri|structuredContent|audio)"').search
 
 
 def plain_result(result: Raw, from_modern: bool) -> bytes | None:
@@ -220,8 +221,8 @@ def result_parts(result: memoryview, from_modern: bool, to_modern: bool) -> tupl
     """A server's result in the shape of the agent's era, in parts to be joined. Raises UnsupportedResult.
 
     To a modern agent: `resultType` and the hub's own serverInfo are there. From a modern server to a legacy agent:
-    `resultType`, `ttlMs` and `cacheScope` are gone, `structuredContent` that is no object too. All other values keep
-    their bytes; from a legacy server to a legacy agent all do, unless there is a `resultType`.
+    `resultType`, `ttlMs` and `cacheScope` are gone, `structuredContent` that is no object is text of the content. All
+    other values keep their bytes; from a legacy server to a legacy agent all do, unless there is a `resultType`.
     """
     size = len(result)
     if not size or result[0] != 0x7B:
@@ -280,6 +281,7 @@ def _rebuild(result: memoryview, from_modern: bool, to_modern: bool) -> tuple[Da
         structured = fields.get("structuredContent")
         if structured is not None and bytes(memoryview(structured)[:1]) != b"{":
             del fields["structuredContent"]
+            fields["content"] = with_text(fields.get("content"), structured)
         head = b"{" + (b'"_meta":{' + kept + b"}" if kept else b"")
     parts: list[Data] = []
     small: list[Data] = [head]

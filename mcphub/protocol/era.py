@@ -156,7 +156,8 @@ class Probe(msgspec.Struct):
 
     def _other(self, era: Era, text: str) -> Step:
         if self.restarted:
-            return Refused(text + (f"; server/discover: {self._discover_error}" if self._discover_error else ""))
+            told = not self._discover_error or text.endswith(self._discover_error)
+            return Refused(text if told else f"{text}; server/discover: {self._discover_error}")
         return Restart(era)
 
 

@@ -15,6 +15,7 @@ import msgspec
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.era import MODERN_ERRORS
 from mcphub.protocol.jsonrpc import NotAMessage
+from mcphub.protocol.one_line import on_one_line
 
 EVENT_STREAM = "text/event-stream"
 #: Bytes of a body that are shown.
@@ -34,6 +35,9 @@ _SESSION_TEXT = re.compile(
     r"|(?:no valid|invalid|unknown|expired) session|server not initialized",
     re.IGNORECASE | re.DOTALL,
 )
+#: With 404 it says that the session is unknown, whatever id it names; in a 400 the words count with these codes.
+_NO_SESSION = -32001
+_OF_SESSIONS = frozenset([-32000, _NO_SESSION, jsonrpc.INVALID_REQUEST])
 #: What a connection that ended with its session says; the worker knows it by this.
 SESSION_GONE = "the server does not know the session any more"
 _NEWLINES = bytes.maketrans(b"\r\n", b"  ")
@@ -87,7 +91,7 @@ def reply(mid: int, head: Head, body: bytes, *, session: bool, probing: bool, no
     """
     body = one_line(body)
     said = body[:1] in (b"{", b"[")
-    refusal = _status(head, body if said else b"", session, now)
+    refusal = _status(mid, head, body if said else b"", session, now)
     if refusal is not None and (head.status in _NOT_THE_SERVER or refusal.kind == "session"):
         return refusal
     if said:
@@ -122,10 +126,9 @@ def older(head: Head, reply: bytes | Refusal) -> bytes | Refusal:
 
 
 def one_line(body: bytes) -> bytes:
-    """The body as one frame: without byte order mark and blanks around it, and no line break inside. A line break
-    cannot be inside a JSON string, so a blank means the same."""
+    """The body as one frame: without byte order mark and blanks around it, and no line break inside."""
     body = body.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n")
-    return body.translate(_NEWLINES) if b"\n" in body or b"\r" in body else body
+    return on_one_line(body) if body[:1] in (b"{", b"[") else body.translate(_NEWLINES)
 
 
 def addressed(mid: int, data: bytes) -> tuple[bytes, bool]:
@@ -165,7 +168,7 @@ def _message(mid: int, body: bytes, ok: bool) -> bytes | Refusal:
     return message
 
 
-def _status(head: Head, body: bytes, session: bool, now: float) -> Refusal | None:
+def _status(mid: int, head: Head, body: bytes, session: bool, now: float) -> Refusal | None:
     """What the status says; None where it says nothing against the body."""
     status = head.status
     if head.ok:
@@ -176,7 +179,7 @@ def _status(head: Head, body: bytes, session: bool, now: float) -> Refusal | Non
         return Refusal("refused", f"{named}: redirected{where}, which is not followed (a sign-in page?)")
     if status in (401, 403):
         return Refusal("needs_auth", named, challenge=head.challenge)
-    if session and _session_is_gone(status, body):
+    if session and _session_is_gone(mid, status, body):
         return Refusal("session", SESSION_GONE)
     after = seconds(head.retry_after, now)
     if status in _LATER:
@@ -188,19 +191,25 @@ def _status(head: Head, body: bytes, session: bool, now: float) -> Refusal | Non
     return Refusal("refused", named)
 
 
-def _session_is_gone(status: int, body: bytes) -> bool:
+def _session_is_gone(mid: int, status: int, body: bytes) -> bool:
+    """Whether this says that the session is unknown. A message that names the request is an answer to it, unless it is
+    an error that says so itself."""
     if status not in (400, 404):
         return False
-    code, text = 0, ""
+    code, text, own = 0, "", False
     if body[:1] == b"{":
         try:
-            error = jsonrpc.read_error(jsonrpc.decode(body).error)
-            code, text = error.code, error.message
+            env = jsonrpc.decode(body)
         except NotAMessage:
             pass
+        else:
+            own = env.method is None and isinstance(env.id, int | str) and str(env.id) == str(mid)
+            if env.error:
+                error = jsonrpc.read_error(env.error)
+                code, text = error.code, error.message
     if status == 404:
-        return code != jsonrpc.METHOD_NOT_FOUND
-    return _SESSION_TEXT.search(text) is not None
+        return code == _NO_SESSION or not (own or code == jsonrpc.METHOD_NOT_FOUND)
+    return (not own or code in _OF_SESSIONS) and _SESSION_TEXT.search(text) is not None
 
 
 def _not_mcp(head: Head, body: bytes) -> str:

@@ -52,6 +52,11 @@ class ErrorObject(msgspec.Struct):
     data: Raw = EMPTY
 
 
+class _StrictError(msgspec.Struct):
+    code: int
+    message: str
+
+
 class NotAMessage(RemoteProtocolError):
     """A line that is no JSON-RPC message. `kind`: noise, encoding, json, batch, content-length, envelope."""
 
@@ -70,6 +75,7 @@ MAX_COMMAS = 1_000_000
 
 _decode = msgspec.json.Decoder(Envelope).decode
 _decode_error = msgspec.json.Decoder(ErrorObject).decode
+_decode_strictly = msgspec.json.Decoder(_StrictError).decode
 _raw_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _elements = msgspec.json.Decoder(list[Raw]).decode
 _encode = msgspec.json.Encoder().encode
@@ -291,6 +297,22 @@ def unreadable_reply(line: Line) -> tuple[Id, ...]:
     return ()
 
 
+_METHOD = re.compile(rb'"method"[ \t]*:')
+_REQUEST_ID = re.compile(rb'"id"[ \t]*:[ \t]*(-?[0-9]{1,18}\b|"[^"\\\x00-\x1f]{0,200}")')
+
+
+def is_request(head: bytes) -> bool:
+    """Whether a message that begins so is a request or a notification, as far as can be told."""
+    return _METHOD.search(head[:200]) is not None
+
+
+def id_in(head: bytes) -> bytes:
+    """The id, as JSON, of a message that begins so, where just one can be found before its payload; else `null`."""
+    before = head.partition(b'"params"')[0]
+    ids = _REQUEST_ID.findall(before)
+    return bytes(ids[0]) if len(ids) == 1 else b"null"
+
+
 def _claimed(pairs: _Pairs) -> tuple[Id, ...]:
     """The ids of one object that is no request."""
     keys = {key for key, _ in pairs}
@@ -339,6 +361,15 @@ def read_error(raw: Raw) -> ErrorObject:
             pass
     found.data = fields.get("data", EMPTY)
     return found
+
+
+def is_error_object(raw: Raw) -> bool:
+    """Whether the `error` member is what JSON-RPC 2.0 says (section 5.1): an integer code and a text at least."""
+    try:
+        _decode_strictly(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def quote(value: str) -> bytes:

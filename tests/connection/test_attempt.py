@@ -162,7 +162,11 @@ async def test_a_pinned_era(around: Surroundings, log: Path, pin: str, first: st
     before = len(methods(log))
     other = "modern" if pin == "legacy" else "legacy"
     async with working(Bench(fake({"era": other}, log=log, era=pin), around)) as bench:
-        await bench.failed()
+        said = await bench.failed()
+        assert said.count("refuses") == 1 and f'the entry has "era": "{pin}"' in said
+        fault = bench.worker.last_fault
+        assert fault is not None and fault.kind is FaultKind.PINNED_ERA
+        assert "take `era` out of the entry" in fault.remedy("x")
         assert methods(log)[before:] == [first]
         assert starts(log) == 2
 

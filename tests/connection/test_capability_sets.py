@@ -61,6 +61,8 @@ def test_which_session_makes_room(sessions: list[tuple[bytes, float, bool]], clo
         ("tls", Without.REFUSED, Without.THIS_TIME),
         ("lost", Without.REFUSED, Without.THIS_TIME),
         ("rate_limited", Without.REFUSED, Without.THIS_TIME),
+        ("spawn", Without.REFUSED, Without.THIS_TIME),
+        ("not_found", Without.REFUSED, Without.THIS_TIME),
     ],
 )
 def test_doing_without(kind: str, known: Without, attempt: Without) -> None:

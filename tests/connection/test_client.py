@@ -62,6 +62,32 @@ def call(client: Client, waiter: Call | None = None, arguments: bytes = b"{}") -
     return waiter
 
 
+# --- too long ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("head", "which"),
+    [
+        (b'{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"xxx', [2]),
+        (b'{"jsonrpc": "2.0", "id": "2", "error": {"message": "xxx', [2]),
+        (b'{"jsonrpc":"2.0","id":9,"result":{"x', [1, 2]),
+        (b'{"result":{"content":[{"type":"text","text":"xxx', [1, 2]),
+        (b"xxxxxxxx", [1, 2]),
+        (b'{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"xxx', []),
+    ],
+)
+async def test_an_answer_that_was_thrown_away(head: bytes, which: list[int]) -> None:
+    """C049: whose answer it was is read from its beginning; where that does not say, nobody who waits may wait on."""
+    client, _, heard = opened()
+    waiters = [call(client), call(client)]
+    client.too_long(head, "a line is longer than 64 MiB")
+    assert [number for number, waiter in enumerate(waiters, 1) if waiter.told] == which
+    assert {told for waiter in waiters for told in waiter.told} <= {("unreadable", "a line is longer than 64 MiB")}
+    assert client.calls == 2 - len(which)
+    assert not client.over
+    assert client.counters["too_long"] == 1
+
+
 # --- out -------------------------------------------------------------------------------------------------------------
 
 
@@ -588,3 +614,17 @@ async def test_what_it_declares(how: dict[str, Any], declares: bytes, sampling: 
     """C061: the shared set, with sampling where the entry says so, or one agent's own."""
     client = Client(Heard(), **how)
     assert (client.declares, client.sampling) == (declares, sampling)
+
+
+async def test_what_proves_a_session() -> None:
+    """Once another session was opened, an answer to what was asked before says nothing; one to what was asked since
+    does."""
+    client, _, _ = opened()
+    call(client)
+    proven = [client.proven]
+    client.doubt()
+    say(client, {"id": 1, "result": {}}, {"method": "notifications/x"})
+    proven.append(client.proven)
+    call(client)
+    say(client, {"id": 2, "error": {"code": -1, "message": "no"}})
+    assert [*proven, client.proven] == [True, False, True]

@@ -12,6 +12,7 @@ FINAL = {
     FaultKind.NOT_FOUND,
     FaultKind.CONTENT_LENGTH,
     FaultKind.REFUSED,
+    FaultKind.PINNED_ERA,
     FaultKind.TLS,
     FaultKind.HTTP_STATUS,
     FaultKind.NEEDS_AUTH,

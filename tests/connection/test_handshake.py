@@ -330,7 +330,7 @@ async def test_a_list_of_too_many_values() -> None:
     start = time.perf_counter()
     with pytest.raises(RemoteProtocolError, match="more values"):
         await listed(answer)
-    assert time.perf_counter() - start < 3
+    assert time.perf_counter() - start < 10
 
 
 async def test_a_list_that_fails() -> None:

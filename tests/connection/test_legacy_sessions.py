@@ -334,6 +334,19 @@ async def test_idle(around: Surroundings) -> None:
         assert bench.states == ["Pending", "Connected"] and "lost" not in str(bench.logged)
 
 
+async def test_a_session_that_is_watched(around: Surroundings) -> None:
+    """It is in use, though nothing is called there: it outlives one without subscriptions, until it has none."""
+    async with RudeHttp(OrdinaryMcp()) as server, connected(far(server.url), around, session_idle=0.1) as bench:
+        watched = client_for(bench, ELICITATION)
+        watched.watched = True
+        assert await call(bench, ELICITATION).outcome == ["answered"]
+        assert await call(bench, SAMPLING).outcome == ["answered"]
+        await server.until(lambda: sessions(server, "DELETE") == ["session-3"])
+        assert not watched.over and client_for(bench, ELICITATION) is watched
+        watched.watched = False
+        await server.until(lambda: len(server.sent("DELETE")) == 2)
+
+
 async def test_a_server_that_forgets_all_sessions(around: Surroundings) -> None:
     """C065: calls that are refused for a session that is over are sent again once in its successor, under their ids; so
     for each set, and the worker's own session is renewed without any of them noticing."""
@@ -348,6 +361,23 @@ async def test_a_server_that_forgets_all_sessions(around: Surroundings) -> None:
         assert len(server.sent("initialize")) == 6 and count(bench) == 2
         sent = [request.message["id"] for request in server.sent("tools/call")[2:]]
         assert sorted(sent[:4]) == sorted(sent[4:8])
+
+
+@pytest.mark.parametrize("status", [400, 404])
+async def test_an_ordinary_error_is_no_end_of_a_session(around: Surroundings, status: int) -> None:
+    """C065: an error that names its request is the answer to it, whatever its status and words; what else is in flight
+    in that session is not touched."""
+    mcp, held = OrdinaryMcp(), asyncio.Event()
+    async with RudeHttp(mcp) as server, connected(far(server.url), around) as bench:
+        server.on("tools/call", lambda request: mcp(request).after(held))
+        slow = call(bench)
+        await server.until(lambda: server.sent("tools/call"))
+        no = "the session token is invalid"
+        server.on("tools/call", lambda request: body(request.error(-32602, no), status=status))
+        assert await call(bench).outcome == ["error"]
+        held.set()
+        assert await slow.outcome == await call(bench).outcome == ["answered"]
+        assert set(sessions(server)) == {"session-2"} and count(bench) == 1
 
 
 async def test_a_session_that_is_over_twice(around: Surroundings) -> None:
@@ -491,3 +521,59 @@ async def test_roots_of_a_session(around: Surroundings) -> None:
         assert reply.header("Mcp-Session-Id") == "session-2"
         assert bench.worker.counters()["server_requests"] == 1
         assert META not in str(reply.message)
+
+
+# --- one session at a time --------------------------------------------------------------------------------------------
+
+
+class OneSession(OrdinaryMcp):
+    """A server that opens a session by ending the one before."""
+
+    def initialized(self, request: Request) -> dict[str, Any]:
+        self.known.clear()
+        return super().initialized(request)
+
+
+async def test_a_server_that_keeps_one_session(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After two evictions all that is legacy shares the worker's own session, told once; no call is lost on the way.
+    Later it is tried again, and one eviction is enough."""
+    async with RudeHttp(OneSession()) as server, connected(far(server.url), around) as bench:
+        sets = (SHARED, NOTHING)
+        found = [(await call(bench, declares).outcome)[-1] for _ in range(4) for declares in sets]
+        assert found == ["answered"] * 8
+        sessions_ = bench.worker.sessions
+        assert sessions_ is not None and sessions_.shares and sessions_.warnings == (legacy_sessions.ONE_SESSION,)
+        await bench.until(lambda w: count(bench) == 0)
+        assert client_for(bench, NOTHING) is client_for(bench, SAMPLING) is bench.worker.client
+        before = len(server.sent("initialize"))
+        for declares in (*sets, SAMPLING) * 3:
+            assert (await call(bench, declares).outcome)[-1] == "answered"
+        assert len(server.sent("initialize")) == before <= 6
+        assert sum("one session at a time" in text for text in bench.logged) == 1
+
+        monkeypatch.setattr(sessions_, "_shared", 0.0)  # what was believed is over
+        found = [(await call(bench, declares).outcome)[-1] for _ in range(2) for declares in sets]
+        assert found == ["answered"] * 4 and sessions_.shares
+        assert len(server.sent("initialize")) <= before + 3
+        assert sum("one session at a time" in text for text in bench.logged) == 1
+
+
+async def test_calls_in_flight_when_one_session_is_shared(around: Surroundings) -> None:
+    """What runs in a session that gets no more calls is answered there; it is closed after that."""
+    mcp, held = OrdinaryMcp(), asyncio.Event()
+    async with RudeHttp(mcp) as server, connected(far(server.url), around) as bench:
+        server.on("tools/call", lambda request: mcp(request).after(held))
+        slow = call(bench)
+        await server.until(lambda: server.sent("tools/call"))
+        sessions_ = bench.worker.sessions
+        assert sessions_ is not None
+        for _ in range(2):  # as if the own session had been lost twice
+            sessions_.opening(client_for(bench))
+            now = asyncio.get_running_loop().time()
+            sessions_._judge(now, False)
+        assert count(bench) == 0 and sessions_.calls == 1
+        assert await call(bench).outcome == ["answered"]
+        held.set()
+        assert await slow.outcome == ["answered"]
+        await server.until(lambda: sessions(server, "DELETE") == ["session-2"])
+        assert sessions(server) == ["session-2", "session-1"]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.faults import Fault, FaultKind
 from mcphub.connection.machine import (
+    IDLE,
     Asked,
     Challenged,
     Connected,
@@ -25,6 +26,8 @@ from mcphub.connection.machine import (
     State,
     TurnedOff,
     TurnedOn,
+    Unused,
+    Used,
     renews,
     transition,
 )
@@ -39,7 +42,7 @@ OFF = Disabled("person")
 FIRST, THIRD, LAST = Pending(0, NOW - 1), Pending(3, NOW + 9, SOFT), Pending(5, NOW - 1, SOFT)
 FRESH, STABLE = Connected(NOW - 29.9, 2), Connected(NOW - 30, 2)
 AUTH, GIVEN_UP = NeedsAuth("https://as.example"), Failed(SOFT, 5)
-EVERY: tuple[State, ...] = (OFF, FIRST, THIRD, LAST, FRESH, STABLE, AUTH, GIVEN_UP)
+EVERY: tuple[State, ...] = (OFF, IDLE, FIRST, THIRD, LAST, FRESH, STABLE, AUTH, GIVEN_UP)
 
 
 def after(state: State, event: Event, jitter: float = 0.5) -> State:
@@ -77,6 +80,10 @@ def test_what_leads_from_anywhere(state: State) -> None:
         (STABLE, Lost(7, HARD), Pending(0, NOW, HARD)),
         (FRESH, Lost(7, HARD), Failed(HARD, 2)),
         (Connected(NOW, 5), Lost(7, SOFT), Failed(SOFT, 5)),
+        # nobody uses it, and then somebody does
+        (STABLE, Unused(7), IDLE),
+        (FRESH, Unused(7), IDLE),
+        (IDLE, Used(), Pending(0, NOW)),
         # a person is needed
         (FIRST, Challenged(7, "c"), NeedsAuth("c")),
         (STABLE, Challenged(7, "c"), NeedsAuth("c")),
@@ -92,17 +99,25 @@ MOVES = {
     Faulted: (Pending,),
     Lost: (Connected,),
     Challenged: (Pending, Connected),
+    Unused: (Connected,),
 }
 
 
 @pytest.mark.parametrize("state", EVERY, ids=repr)
 @pytest.mark.parametrize(
-    "event", [Opened(7), Faulted(7, SOFT), Faulted(7, HARD), Lost(7, SOFT), Challenged(7, "c")], ids=repr
+    "event", [Opened(7), Faulted(7, SOFT), Faulted(7, HARD), Lost(7, SOFT), Challenged(7, "c"), Unused(7)], ids=repr
 )
 def test_events_where_they_mean_nothing(state: State, event: Event) -> None:
     """Late news in a state that does not expect it changes nothing: the same object comes back."""
     following = after(state, event)
-    assert (following is not state) == isinstance(state, MOVES[type(event)])
+    expecting = [] if state is IDLE else MOVES[type(event)]
+    assert (following is not state) == (type(state) in expecting)
+
+
+@pytest.mark.parametrize("state", EVERY, ids=repr)
+def test_use(state: State) -> None:
+    """Use starts what is idle, and is nothing to any other state: it cuts no connection and no delay short."""
+    assert after(state, Used()) == (Pending(0, NOW) if state is IDLE else state)
 
 
 @pytest.mark.parametrize("state", EVERY, ids=repr)
@@ -114,6 +129,7 @@ def test_another_generation(state: State, generation: int) -> None:
         Faulted(generation, SOFT),
         Lost(generation, SOFT),
         Challenged(generation, "c"),
+        Unused(generation),
     ):
         assert after(state, event) is state
 
@@ -131,6 +147,8 @@ EVENTS = st.one_of(
     st.builds(Faulted, st.integers(6, 8), st.sampled_from([SOFT, HARD])),
     st.builds(Lost, st.integers(6, 8), st.sampled_from([SOFT, HARD])),
     st.builds(Challenged, st.integers(6, 8), st.just("c")),
+    st.builds(Unused, st.integers(6, 8)),
+    st.builds(Used),
     st.builds(Asked),
     st.builds(TurnedOff, st.just("person")),
     st.builds(TurnedOn),
@@ -148,11 +166,17 @@ def test_random_walks(walk: list[tuple[Event, float, float]], backoff: Backoff) 
     for event, passed, jitter in walk:
         now += passed
         before, state = state, transition(state, event, now, GENERATION, backoff, jitter)
-        if isinstance(event, Opened | Faulted | Lost | Challenged) and event.generation != GENERATION:
+        if isinstance(event, Opened | Faulted | Lost | Challenged | Unused) and event.generation != GENERATION:
             assert state is before
         if isinstance(before, Disabled) and not isinstance(event, TurnedOff):
             assert isinstance(state, Pending if isinstance(event, TurnedOn) else Disabled)
+        if before is not state and state == IDLE:
+            assert isinstance(before, Connected) and isinstance(event, Unused)
+        if before == IDLE and state is not before:
+            assert isinstance(event, Used | Asked | TurnedOff)
         match state:
+            case Pending(idle=True):
+                assert state == IDLE
             case Pending(attempt=attempt):
                 assert 0 <= attempt <= backoff.attempts
                 assert state is before or now <= state.retry_at <= now + backoff.most * (1 + backoff.spread)

@@ -9,12 +9,13 @@ import pytest
 from mcphub.connection.faults import Fault, FaultKind
 from mcphub.connection.opening import Opening, pinned
 from mcphub.protocol import era
-from mcphub.spec import HttpSpec, InProcessSpec, Origin, Scope, Secret, ServerSpec, SseSpec, StdioSpec
+from mcphub.spec import HttpSpec, InProcessSpec, Origin, Scope, Secret, ServerSpec, SseSpec, StdioSpec, WsSpec
 
 TRANSPORTS: dict[str, Any] = {
     "stdio": StdioSpec("x"),
     "http": HttpSpec(Secret("http://h/"), {}, "http://h/"),
     "sse": SseSpec(Secret("http://h/"), {}, "http://h/"),
+    "ws": WsSpec(Secret("ws://h/"), {}, "ws://h/"),
     "in-process": InProcessSpec("x"),
 }
 
@@ -44,6 +45,8 @@ def test_a_pinned_era(said: str, pin: str | None) -> None:
         ("http", "auto", "modern", "modern", False),
         ("http", "legacy", "legacy", "legacy", True),
         ("sse", "auto", None, None, True),
+        ("ws", "auto", None, None, False),
+        ("ws", "legacy", None, "legacy", True),
         ("in-process", "auto", None, None, False),
     ],
 )
@@ -155,3 +158,16 @@ def test_what_a_fault_leaves_of_the_era(phase: str, remembered: bool) -> None:
 def test_sessions_beside(kind: str, pin: str, found: Any, possible: bool) -> None:
     """Only Streamable HTTP has them, and not beside an era that the entry pins."""
     assert Opening(spec(kind, pin)).sessions_beside(found) is possible
+
+
+def test_a_websocket_that_is_closed_at_the_first_message() -> None:
+    """An old server may hang up at what it does not know: it is begun again in the other era, once."""
+    opening = Opening(spec("ws"))
+    lost = fault(FaultKind.LOST)
+    probe = opening.probe()
+    assert opening.after(lost, older=False, probe=probe, first=False) is None
+    assert opening.after(fault(FaultKind.NEEDS_AUTH), older=False, probe=probe, first=True) is None
+    assert Opening(spec("stdio")).after(lost, older=False, probe=probe, first=True) is None
+    again = opening.after(lost, older=False, probe=probe, first=True)
+    assert again == era.Probe(first="legacy", restarted=True)
+    assert opening.after(lost, older=False, probe=again, first=True) is None

@@ -17,7 +17,7 @@ from mcphub.connection import worker as module
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.faults import FaultKind
 from mcphub.connection.handshake import Ignored
-from mcphub.connection.machine import Asked, Connected, Disabled, Failed, NeedsAuth, Pending, TurnedOff
+from mcphub.connection.machine import IDLE, Asked, Connected, Disabled, Failed, NeedsAuth, Pending, TurnedOff
 from mcphub.connection.worker import Worker
 from mcphub.errors import JSONRPCError
 from mcphub.spec import InProcessSpec, Origin, Scope, ServerSpec
@@ -79,7 +79,10 @@ async def test_a_server_inside_the_daemon() -> None:
         assert len(bench.worker.tools) == 1
         assert bench.worker.pid is None
     async with surroundings() as around, working(Bench(spec, around)) as bench:
-        assert await bench.failed() == "cannot open the in-process server x: the daemon has none"
+        assert await bench.failed() == (
+            "cannot open the in-process server x: the daemon was given none of this name "
+            "(mcphub serve --embed x=MODULE:CALLABLE)"
+        )
         assert bench.worker.last_fault is not None and bench.worker.last_fault.kind is FaultKind.NOT_FOUND
 
 
@@ -382,3 +385,79 @@ async def test_three_in_a_row(around: Surroundings) -> None:
         assert any("too many requests in a row failed" in text for text in bench.logged)
 
 
+
+
+# --- what nobody uses -------------------------------------------------------------------------------------------------
+
+
+def is_idle(worker: Worker) -> bool:
+    """It sleeps, and nothing of it runs."""
+    return worker.state == IDLE and worker.pid is None
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_lazy_server(around: Surroundings, log: Path, monkeypatch: pytest.MonkeyPatch, era: str) -> None:
+    """It is started for its lists, sleeps, is started by use, and stays then."""
+    monkeypatch.setattr(module, "LEARNED", 0.3)
+    async with working(Bench(fake({"era": era}, log=log, lazy=True), around)) as bench:
+        worker = bench.worker
+        waking = [worker.waking]
+        await bench.until(is_idle)
+        waking.append(worker.waking)
+        assert (worker.listed, worker.last_fault) == (1, None)
+        worker.wake_idle()
+        waking.append(worker.waking)
+        await bench.connected()
+        assert await outcome(start_call(bench)) == ["answered"]
+        waking.append(worker.waking)
+        assert waking == [True, False, True, False]
+        assert starts(log) == 2
+        worker.wake_idle()
+        assert isinstance(worker.state, Connected)
+
+
+async def test_a_lazy_server_that_is_known(around: Surroundings, log: Path) -> None:
+    """What it said before is there without a start; a reconnect by a person starts it."""
+    async with working(Bench(fake({}, log=log), around)) as before:
+        await before.connected()
+        known = before.worker.known
+        assert known is not None
+    spec = fake({}, log=log, lazy=True)
+    async with working(Bench(spec, around, known=known)) as bench:
+        worker = bench.worker
+        assert is_idle(worker)
+        assert (worker.tools, worker.listed, worker.facts) == (known.tools, 1, known.facts)
+        assert starts(log) == 1
+        worker.post(Asked())
+        await bench.connected()
+        assert (starts(log), worker.listed) == (2, 1)
+
+
+async def test_use_while_it_ends(around: Surroundings, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose process does not want to end is started again once it has ended, never beside it."""
+    monkeypatch.setattr(module, "LEARNED", 0.3)
+    async with working(Bench(fake(STUBBORN, log=log, lazy=True), around)) as bench:
+        worker = bench.worker
+        await bench.until(lambda w: w.state == IDLE)
+        first = worker.pid
+        assert first is not None
+        worker.wake_idle()
+        await bench.connected()
+        assert worker.pid != first
+        assert not psutil.pid_exists(first)
+        assert worker.last_fault is None
+
+
+async def test_what_counts_as_use(around: Surroundings, log: Path) -> None:
+    """A call that is being answered, and a resource that is watched, keep an unused server; then its time begins."""
+    slow = {"on": {"tools/call": [{"pause": 1.0}, {"default": 1}]}}
+    async with working(Bench(fake(slow, log=log, idle_timeout=0.4), around)) as bench:
+        await bench.connected()
+        assert await outcome(start_call(bench)) == ["answered"]
+        bench.worker.watched = True
+        with anyio.move_on_after(0.8):
+            await bench.lost()
+        assert isinstance(bench.worker.state, Connected)
+        bench.worker.watched = False
+        await bench.until(is_idle)
+        assert starts(log) == 1

@@ -21,6 +21,7 @@ from mcphub.connection.backoff import Backoff
 from mcphub.connection.client import Client
 from mcphub.connection.handshake import Ignored
 from mcphub.connection.machine import Connected, Failed, TurnedOff
+from mcphub.connection.rest import Known
 from mcphub.connection.worker import Worker
 from mcphub.protocol.envelope import HUB_META_MEMBER
 from mcphub.protocol.jsonrpc import Raw
@@ -80,6 +81,7 @@ class Bench:
         backoff: Backoff = QUICK,
         on_said: Callable[[Worker, str], None] | None = None,
         session_idle: float = legacy_sessions.IDLE,
+        known: Known | None = None,
     ) -> None:
         self.limiter = limiter or anyio.CapacityLimiter(3)
         self.logged: list[str] = []
@@ -98,6 +100,7 @@ class Bench:
             self,
             lambda level, text: self.logged.append(text),
             session_idle=session_idle,
+            known=known,
         )
 
     def changed(self) -> None:

@@ -21,6 +21,7 @@ from mcphub.connection.client import Client
 from mcphub.connection.worker import Worker
 from mcphub.errors import TransportError
 from mcphub.gateway.dispatch import Gateway
+from mcphub.gateway.telling import DEBOUNCE
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.sessions.session import Session
 from mcphub.spec import InProcessSpec, InstanceKey, Origin, Scope, ServerSpec, Want
@@ -334,5 +335,7 @@ async def gateway(
 
 
 async def settle() -> None:
-    """Longer than changes are collected before they are told."""
-    await anyio.sleep(0.06)
+    """Until what has changed by now is told: timers of the loop fire in order, so one that is set now for the time in
+    which changes are collected fires behind any that was set before."""
+    await anyio.wait_all_tasks_blocked()
+    await anyio.sleep(DEBOUNCE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
@@ -109,6 +110,69 @@ def schemas(draw: st.DrawFn) -> dict[str, Any]:
         # One that leads in a circle without going deeper is more than any oracle can take.
         defined = {"properties": {"a": {"$ref": draw(st.sampled_from(["#", "#/$defs/d"]))}}}
     return {**found, "$defs": {"d": defined}}
+
+
+@dataclass
+class Call:
+    """A schema of arguments, and such as fit it but for null in place of members that may be missing. `broken`: the
+    same with null for one member that is required."""
+
+    schema: dict[str, Any]
+    arguments: dict[str, Any]
+    broken: list[dict[str, Any]]
+
+
+#: Schemas of a value that is never null, and such a value.
+_FITTING: list[tuple[dict[str, Any], Any]] = [
+    ({"type": "string", "minLength": 1}, "x"),
+    ({"type": "integer", "minimum": 0}, 5),
+    ({"enum": ["x", 1]}, "x"),
+    ({"const": 5}, 5),
+    ({"type": "string", "enum": ["x"]}, "x"),
+    ({"oneOf": [{"type": "boolean"}, {"type": "integer"}]}, True),
+    ({"allOf": [{"type": "number"}]}, 0.5),
+    ({"$ref": "#/$defs/text"}, "x"),
+    ({"type": "array", "items": {"type": "string"}}, ["x"]),
+    ({"type": "object", "additionalProperties": {"type": "integer"}}, {"k": 1, "more": None}),
+]
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> Call:
+    """Objects within objects and arrays, some of whose members are null because they may be missing."""
+
+    def within(depth: int) -> tuple[dict[str, Any], Any, list[Any]]:
+        kind = draw(st.integers(0, 2)) if depth else 2
+        if kind == 1:
+            schema, value, broken = within(depth - 1)
+            return {"type": "array", "items": schema}, [value], [[one] for one in broken]
+        if kind == 2 and depth < 3:
+            schema, value = draw(st.sampled_from(_FITTING))
+            return schema, value, []
+        properties: dict[str, Any] = {}
+        required: list[str] = []
+        found: dict[str, Any] = {}
+        worse: list[tuple[str, Any]] = []
+        for name in draw(st.lists(NAMES, max_size=4, unique=True)):
+            properties[name], value, broken = within(depth - 1)
+            how = draw(st.sampled_from(["required", "null", "missing", "given"]))
+            if how == "required":
+                required.append(name)
+                worse.append((name, None))
+            if how in ("required", "given"):
+                found[name] = value
+                worse += [(name, one) for one in broken]
+            elif how == "null":
+                found[name] = None
+        schema = {"type": "object", "properties": properties, "required": required}
+        if draw(st.booleans()):
+            schema["additionalProperties"] = False
+        return schema, found, [{**found, name: one} for name, one in worse]
+
+    schema, arguments, broken = within(3)
+    while "properties" not in schema:
+        schema, arguments, broken = within(3)
+    return Call({**schema, "$defs": {"text": {"type": "string"}}}, arguments, broken)
 
 
 def valid(schema: Any, value: Any) -> bool | None:

@@ -166,6 +166,18 @@ async def test_kinds_of_a_capability(shelves: Bench, server: Shelves, declared: 
     assert len(agent.of(ELICIT)) == 1
 
 
+async def test_an_agent_that_opens_pages_only(shelves: Bench, server: Shelves) -> None:
+    """Obligation 31: a capability with `url` alone is no forms; the server is told what is missing."""
+    agent = legacy(shelves, {"elicitation": {"url": {}}})
+    await calling(server, agent)
+    server.ask(ELICIT, FORM)
+    error = server.replies()[0]["error"]
+    assert (error["code"], agent.of(ELICIT)) == (-32602, [])
+    assert "this agent did not declare elicitation.form" in error["message"]
+    server.ask(ELICIT, {**FORM, "mode": "form"}, id=2)
+    assert server.replies(2)[0]["error"]["code"] == -32602
+
+
 @pytest.mark.parametrize("url", ["javascript:alert(1)", "file:///etc/passwd", "", 5, None, "data:,x", " https://x"])
 async def test_urls_that_nobody_is_sent_to(shelves: Bench, server: Shelves, url: Any) -> None:
     """Obligation 47: only http and https reach a person."""
@@ -298,3 +310,68 @@ async def test_a_person_may_take_longer_than_a_call(shelves: Bench, server: Shel
     assert call.deadline < waits
     with anyio.fail_after(5):
         server.text(await server.call(), "ok")
+
+
+async def test_two_questions_of_one_agent(shelves: Bench, server: Shelves) -> None:
+    """Nothing says which call each is of: the end of one call ends neither question, and the clocks of all that they
+    may be of stand still; with the last call the rest is withdrawn."""
+    agent = legacy(shelves, ALL)
+    first, second = await calling(server, agent, 1), await calling(server, agent, 2)
+    one, two = agent.session.calls.values()
+    before = two.deadline
+    for number in (1, 2, 3):
+        server.ask(ELICIT, FORM, id=number)
+    assert one.deadline > before and two.deadline > before
+    questions = agent.of(ELICIT)
+    reply(agent, questions[0], {"action": "accept", "content": {"n": 1}})
+    server.text(first, "done")
+    assert agent.of("notifications/cancelled") == [] and server.replies(2) == []
+    assert two.deadline > before
+    reply(agent, questions[1], {"action": "accept", "content": {"n": 2}})
+    assert [server.replies(n)[0]["result"]["content"] for n in (1, 2)] == [{"n": 1}, {"n": 2}]
+    assert two.deadline > before, "one more is open"
+    server.text(second, "done")
+    [told] = agent.of("notifications/cancelled")
+    assert told["params"]["requestId"] == questions[2]["id"]
+    assert server.replies(3)[0]["result"] == {"action": "cancel"}
+    assert [len(agent.answers(n)) for n in (1, 2)] == [1, 1]
+
+
+async def test_clocks_that_stood_still_together(shelves: Bench, server: Shelves) -> None:
+    """Once the last question that may be of a call is answered or withdrawn, its clock runs again."""
+    agent = legacy(shelves, ALL)
+    for number in (1, 2):
+        await calling(server, agent, number)
+    for end in ("answered", "withdrawn"):
+        server.ask(ELICIT, FORM, id=end)
+        calls = list(agent.session.calls.values())
+        waits = [call.deadline for call in calls]
+        if end == "answered":
+            reply(agent, agent.of(ELICIT)[-1], {"action": "decline"})
+        else:
+            server.notify("notifications/cancelled", {"requestId": end})
+        assert all(call.deadline < waited for call, waited in zip(calls, waits, strict=True))
+
+
+async def test_a_question_on_a_stream_is_of_that_call(shelves: Bench, server: Shelves) -> None:
+    """It ends with the call on whose stream it came, whatever else its agent has in flight."""
+    agent = legacy(shelves, ALL)
+    first = await calling(server, agent, 1)
+    await calling(server, agent, 2)
+    server.current = first["id"]
+    server.ask(ELICIT, FORM, id=1)
+    server.current = None
+    server.text(first, "done")
+    assert len(agent.of("notifications/cancelled")) == 1
+    assert server.replies(1)[0]["result"] == {"action": "cancel"}
+
+
+async def test_the_server_is_lost_with_two_calls(shelves: Bench, server: Shelves) -> None:
+    """No question is handed from one call that is lost to another that is."""
+    agent = legacy(shelves, ALL)
+    for number in (1, 2):
+        await calling(server, agent, number)
+    server.ask(ELICIT, FORM)
+    await restarted(shelves, server)
+    assert len(agent.of("notifications/cancelled")) == 1
+    assert [len(agent.answers(n)) for n in (1, 2)] == [1, 1]

@@ -32,6 +32,7 @@ class Agent(KeptChannel):
         self.calls: dict[bytes, AgentCall] = {}
         self.library = Library()
         self.capabilities: dict[str, Any] = {}
+        self.version = ""
         self.declares = b"{}"
         self.workspace = self.client = ""
         self.server = KeptChannel()
@@ -104,7 +105,6 @@ def error(code: Any, data: Any = None) -> bytes:
         (-32001, -32001, -32603),
         (-32000, -32000, -32603),
         (-32019, -32019, -32603),
-        (-32042, -32042, -32603),
         (-32020, -32603, -32603),
         (-32022, -32603, -32603),
         (-1, -1, -1),
@@ -132,13 +132,19 @@ async def test_refusals(meta: RequestMeta, code: int, legacy: int, modern: int) 
 @ERAS
 @pytest.mark.parametrize(
     "payload", [b"null", b'"it broke"', b"[]", b"{}", b'{"code":"x"}', b'{"code":-32000.0,"message":null}', b"5"]
+    + [b'{"code":"x","message":5}', b'{"message":"no code"}', b'{"code":1,"message":null,"data":"kept"}']
 )
 async def test_errors_that_are_none(meta: RequestMeta, payload: bytes) -> None:
-    """Whatever a server sends as an error, an agent gets an error object by the official types."""
-    agent = Agent(meta)
-    found = agent.reply("error", payload)["error"]
-    JSONRPCError.model_validate_json(agent.frames[0])
-    assert found["code"] == -32603
+    """Whatever a server sends as an error, an agent gets an error object by the official types, and reads whose it was
+    and what is known of the call."""
+    for read_only, kind in ((False, "outcome_unknown"), (True, "unreadable")):
+        agent = Agent(meta, read_only=read_only)
+        found = agent.reply("error", payload)["error"]
+        JSONRPCError.model_validate_json(agent.frames[0])
+        assert found["code"] == -32603
+        said = "the server db answered do it with what cannot be read: an error that is no "
+        assert found["message"].startswith(said)
+        assert found["data"] == {"dev.mcphub/error": {"kind": kind, "server": "db", "tool": "do it"}}
 
 
 @pytest.mark.parametrize(
@@ -230,3 +236,19 @@ async def test_sent_on_another_connection(era: str) -> None:
     assert ("io.modelcontextprotocol/protocolVersion" in meta) == (era == "modern")
     agent.call.withdraw("enough")
     assert wire.sent[-1]["params"]["requestId"] == 7 and len(agent.server.frames) == 1
+
+
+@pytest.mark.parametrize(("version", "kinds"), [("2025-03-26", ["text", "audio"]), ("2024-11-05", ["text", "text"])])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_an_agent_of_an_older_version(era: str, version: str, kinds: list[str]) -> None:
+    """It gets no kind of content, and no member, that its version does not have; others get all."""
+    content = b'[{"type":"text","text":"{}"},{"type":"audio","data":"","mimeType":"audio/wav"}]'
+    kind = b',"resultType":"complete"' if era == "modern" else b""
+    result = b'{"content":%b,"structuredContent":{}%b}' % (content, kind)
+    old = Agent(era=era)
+    old.version = version
+    found = old.reply("result", result)["result"]
+    assert [block["type"] for block in found["content"]] == kinds and "structuredContent" not in found
+    new = Agent(era=era)
+    new.version = "2025-06-18"
+    assert new.reply("result", result)["result"] == {"content": json.loads(content), "structuredContent": {}}

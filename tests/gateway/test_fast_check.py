@@ -8,16 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from mcphub.gateway.careful_check import CarefulCheck
 from mcphub.gateway.fast_check import fast_check, says_nothing
 from mcphub.gateway.tool_schema import read_schema
-from tests.gateway.schemas import ARGUMENTS, schemas, valid
+from tests.gateway.schemas import ARGUMENTS, Call, calls, schemas, valid
 
 
-def taken(schema: dict[str, Any], value: Any) -> bool | None:
+def taken(schema: dict[str, Any], value: Any, *, of_arguments: bool = False) -> bool | None:
     """None = there is no quick check."""
-    found = read_schema(json.dumps(schema).encode())
+    found = read_schema(json.dumps(schema).encode(), of_arguments=of_arguments)
     assert found is not None
     accept = fast_check(found)
     if accept is None:
@@ -112,13 +113,21 @@ def test_a_schema_that_says_nothing(schema: dict[str, Any], nothing: bool) -> No
     assert says_nothing(found, of_objects=True) is nothing
 
 
-@given(schemas(), ARGUMENTS)
-def test_it_takes_only_what_is_valid(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
+@given(schemas(), ARGUMENTS, st.booleans())
+def test_it_takes_only_what_is_valid(schema: dict[str, Any], arguments: dict[str, Any], of_arguments: bool) -> None:
     """C151: what the quick check takes, jsonschema-rs and jsonschema take as well."""
     raw, data = json.dumps(schema).encode(), json.dumps(arguments).encode()
-    if not taken(schema, arguments):
+    if not taken(schema, arguments, of_arguments=of_arguments):
         return
-    assert CarefulCheck(raw, "the arguments").wrong_with(data) == ()
-    found = read_schema(raw)
+    assert CarefulCheck(raw, "the arguments", of_arguments=of_arguments).wrong_with(data) == ()
+    found = read_schema(raw, of_arguments=of_arguments)
     assert found is not None
     assert valid(found.root, arguments) is not False
+
+
+@given(calls())
+def test_null_for_what_may_be_missing(call: Call) -> None:
+    """SEP-2243: at every depth null is taken where a member may be missing, and not where it is required."""
+    assert taken(call.schema, call.arguments, of_arguments=True)
+    for broken in call.broken:
+        assert not taken(call.schema, broken, of_arguments=True)

@@ -160,3 +160,18 @@ async def test_a_legacy_list_may_be_kept(bench: Bench) -> None:
     await bench.up(Server("s"))
     result = bench.agent().modern("tools/list")[0]["result"]
     assert (result["ttlMs"], result["cacheScope"]) == (60_000, "private")
+
+
+async def test_agents_of_older_versions(bench: Bench) -> None:
+    """Their lists have no members that their versions lack; a modern agent's has them."""
+    server = Server("a")
+    tool = {"name": "t", "title": "T", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+    server.beside = {"tools": [{**tool, "outputSchema": {"type": "object"}}]}
+    await bench.up(server)
+    lacks = {"2025-11-25": set(), "2025-03-26": {"title", "outputSchema"}}
+    lacks["2024-11-05"] = lacks["2025-03-26"] | {"annotations"}
+    for version, lacking in lacks.items():
+        [found] = bench.agent().initialize(version).one("tools/list")["result"]["tools"]
+        assert {"title", "outputSchema", "annotations"} - found.keys() == lacking
+    [answer] = bench.agent().modern("tools/list")
+    assert answer["result"]["tools"][0].keys() >= {"title", "outputSchema", "annotations"}

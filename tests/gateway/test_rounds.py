@@ -30,9 +30,10 @@ def call(agent: Agent, id: int, meta: Message | None = None, *, tool: str = "t",
     return found
 
 
-async def asks(server: Shelves, agent: Agent, **result: Any) -> Message:
+async def asks(server: Shelves, agent: Agent, declared: Message | None = None, **result: Any) -> Message:
     """A first round: what the agent got."""
-    call(agent, 1, arguments={"a": 1})
+    meta = ME if declared is None else {META + "clientCapabilities": declared}
+    call(agent, 1, meta, arguments={"a": 1})
     request = await server.call(len(server.of("tools/call")))
     server.result(request["id"], {"resultType": "input_required", **result})
     [answer] = agent.answers(1)
@@ -152,9 +153,46 @@ async def test_sampling_and_roots(shelves: Bench, server: Shelves) -> None:
         "r": {"method": "roots/list"},
         "x": {"method": "future/thing", "params": [1]},
     }
-    found = (await asks(server, shelves.agent(), inputRequests=questions))["inputRequests"]
+    declared: Message = {"sampling": {}, "roots": {}}
+    found = (await asks(server, shelves.agent(), declared, inputRequests=questions))["inputRequests"]
     assert found["s"]["params"] == {"messages": [], "maxTokens": 1}
     assert found["r"] == {"method": "roots/list"} and found["x"] == questions["x"]
+
+
+PAGE = {"method": "elicitation/create", "params": {"mode": "url", "url": "https://x.test/", "message": "Go"}}
+ASK = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}
+TOOLS = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1, "tools": []}}
+ROOTS = {"method": "roots/list"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "questions", "missing"),
+    [
+        ({}, [QUESTION], {"elicitation": {"form": {}}}),
+        ({"elicitation": {}}, [QUESTION, PAGE], {"elicitation": {"url": {}}}),
+        ({"elicitation": {"form": {}}}, [PAGE], {"elicitation": {"url": {}}}),
+        ({"elicitation": {"url": {}}}, [PAGE, QUESTION], {"elicitation": {"form": {}}}),
+        ({"elicitation": {}}, [ASK, ROOTS], {"sampling": {}, "roots": {}}),
+        ({"sampling": {}}, [ASK, TOOLS], {"sampling": {"tools": {}}}),
+        ({"elicitation": {}}, [QUESTION], {}),
+        ({"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}, [QUESTION, PAGE, TOOLS], {}),
+    ],
+)
+async def test_questions_that_an_agent_did_not_declare(
+    shelves: Bench, server: Shelves, declared: Message, questions: list[Message], missing: Message
+) -> None:
+    """Obligation 82: they do not reach it; its call ends with what the server wanted and all that the agent lacks."""
+    asked = {f"k{number}": question for number, question in enumerate(questions)}
+    answer = await asks(server, shelves.agent(), declared, inputRequests=asked, requestState="s")
+    if not missing:
+        assert answer["inputRequests"].keys() == asked.keys()
+        return
+    assert answer["error"]["code"] == -32021
+    assert answer["error"]["data"]["requiredCapabilities"] == missing
+    own = {"kind": "undeclared_capability", "server": "s", "tool": "t"}
+    assert answer["error"]["data"]["dev.mcphub/error"] == own
+    assert answer["error"]["message"].startswith("the server s cannot do t without input: it wants ")
+    assert "and this agent did not declare " in answer["error"]["message"]
 
 
 @pytest.mark.parametrize(

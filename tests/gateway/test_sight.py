@@ -56,6 +56,19 @@ async def test_what_is_shown_is_looked_for_once(bench: Bench) -> None:
     assert sight.both("", "") == again
 
 
+async def test_a_workspace_that_brings_nothing(bench: Bench) -> None:
+    """It is shown what everybody is, the same objects; one with a server of its own is not."""
+    a, b = Server("a"), Server("b")
+    await bench.up(a, b)
+    everybody, own = {"a": a.spec.key()}, {"a": a.spec.key(), "b": b.spec.key()}
+    sight = Sight(bench.supervisor.snapshot, Catalog(), lambda workspace: own if workspace == "/own" else everybody)
+    assert sight.toolset("/w") is sight.toolset("")
+    assert sight.library("/w") is sight.library("")
+    assert sight.both("/w", "") is sight.both("", "")
+    assert sight.both("/own", "")[0] is not sight.both("", "")[0]
+    assert list(sight.toolset("/own").routes) == ["mcp__a__t", "mcp__b__t"]
+
+
 async def test_settled(bench: Bench) -> None:
     """A view waits for the first start of its own servers, and for nothing else."""
     ready, starting = Server("ready"), Server("starting", hold=True)

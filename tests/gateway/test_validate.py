@@ -49,12 +49,16 @@ def tool(schema: Any, output: Any = None, name: str = "tool") -> Definition:
         ({"count": 5.5}, "count must be integer, not number"),
         ({"count": 5, "extra": "s3cret"}, "extra is not known"),
         ({"count": 5, "tags": ["a", 2]}, "tags[1] must be string, not integer"),
-        ({"often": 5}, "often must be string, not integer; count is missing"),
+        ({"often": 5}, "often must be string or null, not integer; count is missing"),
+        ({"count": 5, "often": None, "tags": None}, ""),
+        ({"count": 5, "extra": None}, "extra is not known"),
+        ({"count": 5, "tags": [None]}, "tags[0] must be string, not null"),
     ],
 )
 def test_clear_violations(arguments: Any, told: str) -> None:
     """C151: missing, null, extra, or a string for a number: the refusal names the tool, the places and the types, and
-    says that nothing was sent; nothing is turned into another type, and a default makes nothing required."""
+    says that nothing was sent; nothing is turned into another type, a default makes nothing required, and what may be
+    missing may be null (SEP-2243)."""
     found = Checks().refusal(tool(SCHEMA, name="to\x1bol"), json.dumps(arguments).encode())
     if not told:
         assert found == ""
@@ -85,7 +89,7 @@ def test_a_schema_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     bounded."""
     checks, found, same = Checks(), tool(SCHEMA), tool(SCHEMA)
     assert checks.refusal(found, b"{}")
-    monkeypatch.setattr(module, "read_schema", lambda raw: None)
+    monkeypatch.setattr(module, "read_schema", lambda raw, **_: None)
     assert checks.refusal(found, b"{}")
     assert not checks.refusal(same, b"{}")
     monkeypatch.setattr(module, "MAX_KNOWN", 2)
@@ -108,6 +112,7 @@ def test_a_schema_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         (TYPELESS, {"structuredContent": [5]}, ""),
         (LIST, {"structuredContent": [5]}, ""),
         (LIST, {"structuredContent": ["5"]}, "[0] must be integer, not string"),
+        (TYPELESS, {"structuredContent": {"n": None}}, "n must be integer, not null"),
         ({}, {"structuredContent": None}, ""),
         ({}, CONTENT, MISSING),
         ({"type": "text"}, {"structuredContent": 5}, ""),

@@ -185,7 +185,7 @@ def test_no_common_ground(answers: list[Any], message: str) -> None:
             "modern",
             True,
             [error(-32600)],
-            [DISCOVER, Refused("the server refuses server/discover: no (-32600); server/discover: no (-32600)")],
+            [DISCOVER, Refused("the server refuses server/discover: no (-32600)")],
         ),
     ],
 )

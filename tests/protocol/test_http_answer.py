@@ -195,6 +195,18 @@ def test_what_answers_a_request(message: bytes, answers: bool) -> None:
         (404, HTML, True),
         (404, b'{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}', True),
         (404, b'{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"Method not found"}}', False),
+        (404, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}', False),
+        (404, b'{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"Session not found"}}', True),
+        (404, b'{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"no such thing"}}', False),
+        (404, b'{"jsonrpc":"2.0","id":"7","error":{"code":-32002,"message":"Resource not found"}}', False),
+        (404, b'{"jsonrpc":"2.0","id":8,"error":{"code":-32602,"message":"no such thing"}}', True),
+        (404, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Session not found"}}', True),
+        (404, RESULT, False),
+        (400, b'{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"the session token is invalid"}}', False),
+        (400, b'{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"unknown session"}}', False),
+        (400, b'{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"No valid session ID provided"}}', True),
+        (400, b'{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"Session expired"}}', True),
+        (400, b'{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"unknown session"}}', True),
         (400, b'{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session"},"id":null}', True),
         (400, b'{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"}}', True),
         (400, b'{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"no such session type"}}', False),
@@ -204,7 +216,8 @@ def test_what_answers_a_request(message: bytes, answers: bool) -> None:
     ],
 )
 def test_a_session_that_is_gone(status: int, body: bytes, gone: bool) -> None:
-    """C065: 404, or the words of the SDKs in a 400, to a request that named a session; never without one."""
+    """C065: 404, or the words of the SDKs in a 400, to a request that named a session; never without one, and never an
+    ordinary error that names the request."""
     found = answer(status, body, session=True)
     assert (isinstance(found, Refusal) and found.kind == "session") == gone
     if gone:
@@ -327,6 +340,14 @@ def test_retry_after_is_told() -> None:
 
 
 # -- line breaks
+
+
+def test_a_line_break_inside_a_string() -> None:
+    """C049: it is no JSON, and does not become some by another character in its place."""
+    pretty = b'{"jsonrpc":"2.0",\n"id":7,"result":{"a":"b\nc"}}'
+    assert refused(answer(200, pretty)).kind == "unreadable"
+    assert refused(answer(200, pretty.replace(b"\n", b"\r"))).kind == "unreadable"
+    assert b"\n" not in one_line(pretty)
 
 
 @pytest.mark.parametrize("ends", [b"\n", b"\r\n", b"\r"])

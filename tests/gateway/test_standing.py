@@ -1,0 +1,33 @@
+"""What a session must be again: there and back, and what is said of requests that nobody answers any more."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from mcphub.gateway.standing import Owed, Standing, decoded, encoded, unknown_outcome
+
+
+def test_there_and_back() -> None:
+    """Nothing is lost on the way to the next daemon."""
+    standing = Standing({"protocolVersion": "x"}, "debug", ["a"], {'"l"': {"toolsListChanged": True}}, [Owed("1", "t")])
+    assert decoded(encoded(standing)) == standing
+    assert decoded(encoded(Standing())) == Standing()
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"owed":[5]}', b'{"listens":[]}', b"\xff"])
+def test_what_is_none(data: bytes) -> None:
+    """It is refused, not guessed."""
+    with pytest.raises(msgspec.DecodeError):
+        decoded(data)
+
+
+@pytest.mark.parametrize(("read_only", "kind"), [(True, "lost"), (False, "outcome_unknown")])
+def test_what_is_said(read_only: bool, kind: str) -> None:
+    """The id is what it was, the kind is for programs, the text says what to do."""
+    answer = json.loads(unknown_outcome(Owed('"a"', "tools/call t", read_only)))
+    assert (answer["id"], answer["error"]["code"]) == ("a", -32603)
+    assert answer["error"]["data"]["dev.mcphub/error"]["kind"] == kind
+    assert "tools/call t" in answer["error"]["message"] and "again" in answer["error"]["message"]
