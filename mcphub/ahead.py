@@ -28,7 +28,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _launcher() -> Started | None:
-    """None where this system has none, or where it cannot be started: the daemon tries again, and says what is wrong."""
+    """None where this system has none, or it cannot be started: the daemon tries again, and says what is wrong."""
     if sys.platform != "linux":
         return None
     from mcphub.transport.launcher.start import start

@@ -19,6 +19,9 @@ class Receiver(Protocol):
     def frame(self, line: bytes | memoryview) -> None:
         """One message without its newline. A view is valid during the call only: copy what must live longer."""
 
+    def too_long(self, head: bytes, message: str) -> None:
+        """A message was thrown away because of its size; `head` is how it began. The channel goes on."""
+
     def unanswered(self, request_id: int, kind: str, message: str) -> None:
         """This request will not be answered, though the channel lives; only channels on which each request travels by
         itself say so. `kind`: `unreachable`, `tls`, `refused`, `rate_limited`, `needs_auth` (the server did not act on

@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 
 import anyio
@@ -21,10 +21,11 @@ import anyio.abc
 import anyio.to_thread
 import msgspec
 
-from mcphub import sdnotify, welcome
+from mcphub import embed, sdnotify, welcome
 from mcphub.catalog.cache import Catalog
 from mcphub.catalog.pinned import Pins
 from mcphub.config.places import Places, places
+from mcphub.config.runtime_dir import unused
 from mcphub.config.settings import HubSettings
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.client import Client
@@ -38,6 +39,7 @@ from mcphub.policy.tools import tool_rules
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.sessions.connectors import ConnectorsRefresher
 from mcphub.sessions.http_endpoint import HttpEndpoint, Log
+from mcphub.sessions.login_path import LoginPathRefresher
 from mcphub.sessions.loopback import Loopback, open_loopback
 from mcphub.sessions.remote_settings import RemoteSettingsRefresher
 from mcphub.sessions.unix_listener import AgentListener
@@ -47,6 +49,7 @@ from mcphub.store.sealkey import load_or_create
 from mcphub.store.workspace_ids import WorkspaceIds
 from mcphub.supervisor.startup import Limiters
 from mcphub.supervisor.supervisor import Supervisor
+from mcphub.transport.in_process import Handler
 from mcphub.transport.link import Surroundings
 from mcphub.transport.process import Launcher, Started, become_subreaper
 from mcphub.transport.unix_socket import listening
@@ -68,7 +71,8 @@ def main(args: argparse.Namespace, started: Started | None = None) -> int:
     configured = configure(args.log_level, form=args.log_format)
     ready = _Ready(args.ready_fd)
     try:
-        anyio.run(_run, ready, lambda values: configured.hide(*values), started, backend="asyncio")
+        given = embed.embedded(args.embed, (welcome.NAME,))
+        anyio.run(_run, ready, lambda values: configured.hide(*values), started, given, backend="asyncio")
         return 0
     except (ConfigError, ControlError) as e:
         ready.failed(str(e))
@@ -124,13 +128,18 @@ class _Ready:
                 pass  # there never was one of that number
 
 
-async def _run(ready: _Ready, hide: Callable[[Iterable[str]], None], started: Started | None) -> None:
+async def _run(
+    ready: _Ready,
+    hide: Callable[[Iterable[str]], None],
+    started: Started | None,
+    given: Mapping[str, Handler],
+) -> None:
     stop = anyio.Event()
     where = places()
     become_subreaper()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_signals, stop)
-        async with Launcher(started) as launcher, _serving(where, launcher, stop, hide):
+        async with Launcher(started) as launcher, _serving(where, launcher, stop, hide, given):
             ready.listening()
             gc.collect()
             gc.freeze()  # what start-up made stays: the collector need not look at it again
@@ -143,7 +152,11 @@ async def _run(ready: _Ready, hide: Callable[[Iterable[str]], None], started: St
 
 @asynccontextmanager
 async def _serving(
-    where: Places, launcher: Launcher, stop: anyio.Event, hide: Callable[[Iterable[str]], None]
+    where: Places,
+    launcher: Launcher,
+    stop: anyio.Event,
+    hide: Callable[[Iterable[str]], None],
+    given: Mapping[str, Handler] | None = None,
 ) -> AsyncIterator[None]:
     """Everything between the first part that is built and the last that is taken down."""
     batch = Batch()
@@ -153,7 +166,7 @@ async def _serving(
         launcher,
         batch,
         lambda: workspaces.environment(),
-        {welcome.NAME: welcome.server(where.servers, lambda: early["status"]())},
+        {welcome.NAME: welcome.server(where.servers, lambda: early["status"]()), **(given or {})},
         report=_report,
     )
     settings = _settings(where)
@@ -174,9 +187,11 @@ async def _serving(
         gateway.refresh()
 
     workspaces = Workspaces(supervisor, where, os.environ, changed, hide)
+    for server in embed.entries(given or ()):
+        workspaces.dynamic.add(server, keep=False)
     seal_key, trouble = load_or_create(where.seal_key)
-    if trouble:
-        log.warning("%s", trouble)
+    for problem in filter(None, (trouble, unused())):
+        log.warning("%s", problem)
     lists = settings.lists
     gateway = Gateway(supervisor, catalog, workspaces.visible, lists.wait, seal_key, lists.ttl)
     sink.gateway = gateway
@@ -209,7 +224,7 @@ async def _serving(
                 async with http_listener(endpoint, http_sock, loopback, _log):
                     async with control_server(hub, control_sock):
                         await ending.wait()
-                    gateway.end()
+                    gateway.end(listener.outliving())
                     batch.flush()
 
         async with anyio.create_task_group() as workers:
@@ -222,9 +237,10 @@ async def _serving(
             async with anyio.create_task_group() as agents:
                 agents.start_soon(_follow, supervisor, gateway, trim)
                 agents.start_soon(workspaces.run)
-                agents.start_soon(workspaces.watch, quiet)
+                agents.start_soon(workspaces.watch)
                 agents.start_soon(RemoteSettingsRefresher(workspaces, where, _log).run)
                 agents.start_soon(ConnectorsRefresher(workspaces, where, _log).run)
+                agents.start_soon(LoginPathRefresher(launcher, where, os.environ, _log).run, quiet)
                 agents.start_soon(pins.run)
                 agents.start_soon(listener.run, agent_sock)
                 async with anyio.create_task_group() as http:
@@ -233,7 +249,7 @@ async def _serving(
                     log.info("serving agents on %s, people on %s", served, where.control_socket)
                     yield
                     ending.set()
-                gateway.end()
+                gateway.end(listener.outliving())
                 batch.flush()
                 pins.flush()
                 agents.cancel_scope.cancel()
@@ -245,8 +261,8 @@ async def _serving(
 async def _until_wanted(
     doors: Iterable[socket.socket], supervisor: Supervisor, gateway: Gateway, ending: anyio.Event
 ) -> None:
-    """Until somebody comes over HTTP, or no server of everybody's is in its first start any more: what HTTP needs is the
-    largest part of our own start-up, and the servers come first. QUIET_AT_MOST seconds at the longest."""
+    """Until somebody comes over HTTP, or no server of everybody's is in its first start any more: what HTTP needs is
+    the largest part of our own start-up, and the servers come first. QUIET_AT_MOST seconds at the longest."""
     with anyio.move_on_after(QUIET_AT_MOST):
         async with anyio.create_task_group() as tasks:
 

@@ -155,8 +155,13 @@ def _court(sets: Iterable[ResolvedSet], unwrap: Unwrap, executed: Executed) -> _
 def rows(resolved_by_workspace: Mapping[str, ResolvedSet]) -> dict[InstanceKey, Resolved]:
     """What each instance comes from, for who shows its origin, what it shadows and its warnings."""
     found: dict[InstanceKey, Resolved] = {}
+    done: set[int] = set()
     for workspace in sorted(resolved_by_workspace):
-        for resolved in resolved_by_workspace[workspace].servers.values():
+        servers = resolved_by_workspace[workspace].servers
+        if id(servers) in done:
+            continue  # it brings nothing of its own, and has the very set of everybody
+        done.add(id(servers))
+        for resolved in servers.values():
             if (key := instance_key(resolved)) is not None:
                 found.setdefault(key, resolved)
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Any
 
 import anyio
@@ -24,6 +24,7 @@ from mcphub.config.places import Places
 from mcphub.config.resolve import ResolvedSet
 from mcphub.connection.machine import Asked, Connected, Failed
 from mcphub.connection.view import View
+from mcphub.connection.worker import Worker
 from mcphub.desired import instance_key, judgements, rows, twins, visible
 from mcphub.errors import ConfigError, ControlError
 from mcphub.gateway.dispatch import Gateway
@@ -65,6 +66,7 @@ from mcphub.store.dynamic import Added
 from mcphub.store.workspace_ids import WorkspaceIds
 from mcphub.supervisor.supervisor import Supervisor
 from mcphub.transport.process import Launcher
+from mcphub.transport.stderr import StderrRing
 
 #: How long a call from the command line waits for a server that is just starting, seconds.
 CALL_WAIT = 30.0
@@ -108,23 +110,33 @@ class RunningHub:
         servers = [r for r in self._rows(peeked) if name is None or r["name"] == name]
         if name is not None and not servers:
             raise ControlError(f"no server is named {name}; `mcphub status` lists them", status=404)
-        problems = [p for one in peeked.values() for p in one.problems()] + list(self._workspaces.store_problems)
-        problems += self._workspaces.policy.closed
         warnings = [w for one in peeked.values() for w in one.warnings()] + list(self._workspaces.warnings())
-        problems += [p for p in (self._loopback.problem, self._ids.problem, *self._catalog.problems) if p]
+        if name is not None:
+            # Those about an entry stand in its row.
+            of_entries = {w for one in peeked.values() for r in one.resolved.servers.values() for w in r.warnings}
+            warnings = [w for w in warnings if w not in of_entries]
         return StatusReport(
             revision=self._supervisor.snapshot.revision,
             daemon=self._daemon(),
             servers=servers,
             sessions=self._sessions(),
-            problems=list(dict.fromkeys(problems)),
+            problems=self._problems(peeked),
             warnings=list(dict.fromkeys([*warnings, *self._workspaces.policy.warnings])),
+            saved=sum((len(one.get("used_by", ())) - 1) * (one["rss"] or 0) for one in servers if one.get("used_by")),
         )
+
+    def _problems(self, loaded: dict[str, Loaded]) -> list[str]:
+        """What cannot be used, each once."""
+        problems = [p for one in loaded.values() for p in one.problems()] + list(self._workspaces.store_problems)
+        problems += self._workspaces.policy.closed
+        problems += [p for p in (self._loopback.problem, self._ids.problem, *self._catalog.problems) if p]
+        return list(dict.fromkeys(problems))
 
     def _rows(self, loaded: dict[str, Loaded]) -> list[ServerStatus]:
         resolved = self._workspaces.distinct(loaded)
         wishes = self._workspaces.wishes(resolved)
         sources = rows(resolved)
+        users = self._users()
         now = self._loop.time()
         out = []
         for key in sorted(wishes, key=lambda k: (k.workspace, k.name, k.digest)):
@@ -135,8 +147,21 @@ class RunningHub:
                 definitions, warnings = self._catalog.definitions(view := worker.view())
                 warnings += self._catalog.unclean(view)
                 tools = len(definitions)
-            out.append(row(key, wishes[key], sources.get(key), worker, tools, warnings, now))
+            one = row(key, wishes[key], sources.get(key), worker, tools, warnings, now)
+            one["used_by"] = users.get(key, [])
+            out.append(one)
         return out
+
+    def _users(self) -> dict[InstanceKey, list[int]]:
+        """The agents that see each instance."""
+        found: dict[InstanceKey, list[int]] = {}
+        for session in self._agents():
+            for key in self._gateway.seen(session.workspace, session.view).values():
+                found.setdefault(key, []).append(session.number)
+        return found
+
+    def _agents(self) -> list[Session]:
+        return sorted([*self._listener.sessions, *self._endpoint.agents()], key=lambda s: s.number)
 
     def _daemon(self) -> DaemonStatus:
         launcher = self._launcher.pid
@@ -166,7 +191,7 @@ class RunningHub:
                 since=round(now - s.since, 1),
                 calls_in_flight=len(s.calls),
             )
-            for s in sorted([*self._listener.sessions, *self._endpoint.agents()], key=lambda s: s.number)
+            for s in self._agents()
         ]
 
     async def wait_newer(self, revision: int) -> int:
@@ -287,7 +312,10 @@ class RunningHub:
                 done.append(key.name)
         if name is not None and not done:
             raise ControlError(self._why_not(workspace, name), status=409)
-        return ReconnectReport(reconnected=sorted(done))
+        report = ReconnectReport(reconnected=sorted(done))
+        if name is None and (problems := self._problems(self._workspaces.peek(_directory(workspace)))):
+            report["problems"] = problems
+        return report
 
     def _why_not(self, workspace: str, name: str) -> str:
         for one in self.status(workspace, name)["servers"]:
@@ -302,6 +330,41 @@ class RunningHub:
                 dropped += worker.stderr.dropped
                 out += worker.stderr_tail(lines)
         return LogsReport(name=name, dropped=dropped, lines=out)
+
+    async def follow_logs(
+        self, workspace: str, name: str, lines: int, heartbeat: float
+    ) -> AsyncGenerator[LogsReport | None, None]:
+        """Implements control.hub.Hub. A server whose entry changes is followed in the one that takes its place."""
+        self._keys(workspace, name)
+        heard: dict[StderrRing, int] = {}
+        first = True
+        while True:
+            revision = self._supervisor.snapshot.revision
+            workers = self._named(workspace, name)
+            new, dropped = [], 0
+            for worker in workers:
+                ring = worker.stderr
+                known = heard.get(ring, max(ring.count - lines, 0) if first else 0)
+                new += [worker.clean(line) for line in ring.after(known)]
+                dropped += ring.dropped
+            heard = {worker.stderr: worker.stderr.count for worker in workers}
+            if new or first:
+                first = False
+                yield LogsReport(name=name, dropped=dropped, lines=new)
+                continue  # it may have taken a while
+            if not await _any(
+                heartbeat,
+                (self._supervisor.snapshot.newer_than, revision),
+                *((ring.newer_than, count) for ring, count in heard.items()),
+            ):
+                yield None
+
+    def _named(self, workspace: str, name: str) -> list[Worker]:
+        try:
+            keys = self._keys(workspace, name)
+        except ControlError:
+            return []  # it was removed; it may come back
+        return [worker for key in keys if (worker := self._supervisor.workers.get(key)) is not None]
 
     # --- servers that are added while we run -------------------------------------------------------------------------
 
@@ -505,6 +568,10 @@ class RunningHub:
     def stop(self) -> None:
         self._stop()
 
+    def restart(self) -> None:
+        self._listener.restarting = True
+        self._stop()
+
     def lines(self) -> list[str]:
         """One line a server, for the embedded server's own status tool."""
         out = []
@@ -544,6 +611,20 @@ def _directory(workspace: str) -> str:
     if workspace and (not os.path.isabs(workspace) or "\0" in workspace):
         raise ControlError(f"cannot use the workspace {workspace[:200]!r}: it is not an absolute path", status=400)
     return os.path.normpath("/" + workspace.lstrip("/")) if workspace else ""
+
+
+async def _any(limit: float, *waits: tuple[Callable[[int], Awaitable[object]], int]) -> bool:
+    """Wait until one of these returns, for so many seconds at most; whether one did."""
+    with anyio.move_on_after(limit) as late:
+        async with anyio.create_task_group() as tasks:
+
+            async def when(wait: Callable[[int], Awaitable[object]], known: int) -> None:
+                await wait(known)
+                tasks.cancel_scope.cancel()
+
+            for wait, known in waits:
+                tasks.start_soon(when, wait, known)
+    return not late.cancelled_caught
 
 
 def _descriptors() -> int:

@@ -11,6 +11,7 @@ import base64
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from typing import Protocol
 
 import anyio
 import anyio.to_thread
@@ -23,12 +24,28 @@ from mcphub.outbound.inflate import Inflate
 from mcphub.outbound.pool import Pool, Response
 from mcphub.outbound.proxies import proxy_for
 from mcphub.outbound.trust import tls_context, trusting_nobody
+from mcphub.spec import TlsFiles
 
 #: Redirects in a row.
 MAX_REDIRECTS = 5
 
 Header = tuple[bytes, bytes]
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+#: Answers after which a request is sent once more, where there are other credentials to be had.
+_NO_ENTRY = (401, 403)
+
+
+class Signer(Protocol):
+    """Whoever gives headers to every request, in place of those of the same name, and others once they are refused."""
+
+    @property
+    def headers(self) -> Sequence[Header]: ...
+
+    def accepted(self) -> None:
+        """What it gave was not refused."""
+
+    async def renewed(self, refused: Sequence[Header]) -> bool:
+        """Whether there are other headers now than these, which were refused. Never raises."""
 
 
 class Answer:
@@ -94,6 +111,7 @@ class HttpClient:
         self.warnings = tuple(warnings)
         #: `Authorization` from the user part of the URL, b"" = none.
         self.credentials = _basic(url)
+        self.signer: Signer | None = None
         self._pool = pool
         self._go_to(url)
 
@@ -111,8 +129,10 @@ class HttpClient:
         """One request; the answer's head has come, within `begin` seconds. Redirects are followed where 307 or 308
         leads to the same origin, or from http to https of the same host. Raises TransportError as `renamed` does, or of
         the kind `no_response`."""
-        for hop in range(MAX_REDIRECTS + 1):
-            sent = [self._host, *headers]
+        hop, again = 0, True
+        while True:
+            given = self.signer.headers if self.signer is not None else ()
+            sent = [self._host, *(over(headers, given) if given else headers)]
             try:
                 if begin is None:
                     response = await self._pool.request(method, self._target, sent, body)
@@ -130,10 +150,18 @@ class HttpClient:
                     target = _joined(self._url, said)
                     followed = response.status in (307, 308) and hop < MAX_REDIRECTS
                     if followed and target is not None and _may_follow(self._url, target):
+                        hop += 1
                         # Kept for what comes next: another round trip for every request would be in vain.
                         self._go_to(target)
                         continue
                     location = _origin(target)
+                if self.signer is not None:
+                    if response.status not in _NO_ENTRY:
+                        self.signer.accepted()
+                    elif again:
+                        again = False
+                        if await self.signer.renewed(given):
+                            continue
                 yield Answer(response, self.peer, location)
                 return
             finally:
@@ -152,10 +180,17 @@ class HttpClient:
             raise TransportError(text, kind="refused")
         other = HttpClient(self._pool, target, self.peer, ())
         other.credentials = self.credentials
+        other.signer = self.signer
         return other
 
     async def aclose(self) -> None:
         await self._pool.aclose()
+
+
+def over(headers: Sequence[Header], given: Sequence[Header]) -> list[Header]:
+    """`headers`, where those of the same name are replaced by what is given."""
+    names = {name.lower() for name, _ in given}
+    return [*(one for one in headers if one[0].lower() not in names), *given]
 
 
 def _joined(url: httpx2.URL, location: str) -> httpx2.URL | None:
@@ -190,10 +225,13 @@ def _basic(url: httpx2.URL) -> bytes:
 
 
 @asynccontextmanager
-async def http_client(url: str, env: Mapping[str, str]) -> AsyncIterator[HttpClient]:
-    """A client for one URL on the way that the hub's environment says; nothing is sent yet.
-    Raises TransportError (kind `config`)."""
-    client = await anyio.to_thread.run_sync(_build, url, env)
+async def http_client(
+    url: str, env: Mapping[str, str], *, tls: TlsFiles | None = None, signer: Signer | None = None
+) -> AsyncIterator[HttpClient]:
+    """A client for one URL on the way that the hub's environment says, with certificates of its own where `tls` names
+    any; nothing is sent yet. Raises TransportError (kind `config`)."""
+    client = await anyio.to_thread.run_sync(_build, url, env, tls)
+    client.signer = signer
     try:
         yield client
     finally:
@@ -201,7 +239,7 @@ async def http_client(url: str, env: Mapping[str, str]) -> AsyncIterator[HttpCli
             await client.aclose()
 
 
-def _build(text: str, env: Mapping[str, str]) -> HttpClient:
+def _build(text: str, env: Mapping[str, str], tls: TlsFiles | None = None) -> HttpClient:
     try:
         url = httpx2.URL(text)
     except (httpx2.InvalidURL, ValueError) as e:
@@ -213,7 +251,7 @@ def _build(text: str, env: Mapping[str, str]) -> HttpClient:
     warnings = [f"NO_PROXY: {ascii(item)[1:-1][:60]!r} is no host, address or network, and not used" for item in bad]
     proxy, between = _proxy(via, env)
     # http on its own port may be redirected to https.
-    context = tls_context(env) if url.scheme == "https" or _port(url) == 80 else trusting_nobody()
+    context = tls_context(env, tls) if url.scheme == "https" or _port(url) == 80 else trusting_nobody()
     return HttpClient(Pool(context, proxy), url, Peer(server, between), warnings)
 
 

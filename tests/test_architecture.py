@@ -34,6 +34,9 @@ HELD_ELSEWHERE = {
     "transport/link.py": "a protocol and a record; tests/transport/test_stdio.py and its like open them",
 }
 
+#: Test files that hold several modules to the same questions.
+SHARED = {"tests/transport/test_every_binding.py"}
+
 #: Names that say nothing about what is inside.
 REFUSED_NAMES = {"manager", "managers", "utils", "util", "helpers", "helper", "common", "base", "misc", "core"}
 
@@ -74,7 +77,7 @@ def test_every_test_has_its_module() -> None:
         for test in (TESTS / package).glob("test_*.py")
         if test != Path(__file__) and not (PACKAGE / package / test.name.removeprefix("test_")).exists()
     ]
-    assert orphans == []
+    assert set(orphans) == SHARED
 
 
 def test_every_test_folder_is_a_package() -> None:

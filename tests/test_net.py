@@ -7,6 +7,7 @@ import gzip
 import logging
 import os
 import socket
+import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ import pytest
 
 from mcphub.errors import TransportError
 from mcphub.net import MAX_REDIRECTS, Header, http_client
+from mcphub.spec import TlsFiles
 from tests.fakes.certificates import Authority
 from tests.fakes.rude_http import (
     CLOSE,
@@ -75,6 +77,26 @@ async def listening(serve: Callable[[anyio.abc.SocketStream], Awaitable[None]]) 
         tasks.start_soon(listener.serve, serve)
         yield listener.extra(anyio.abc.SocketAttribute.local_port)
         tasks.cancel_scope.cancel()
+
+
+async def test_a_client_certificate(tmp_path: Path) -> None:
+    """A server that wants a certificate gets the entry's, and its authorities vouch for the server."""
+    authority = Authority.made(tmp_path)
+    tls = authority.server("127.0.0.1")
+    tls.verify_mode = ssl.CERT_REQUIRED
+    tls.load_verify_locations(authority.path)
+    cert, key = authority.client("me")
+    files = TlsFiles(str(cert), str(key), str(authority.path))
+    with anyio.fail_after(20):
+        async with RudeHttp(hello, tls=tls) as server:
+            async with http_client(server.url, {}, tls=files) as client, client.exchange("POST", [], b"{}") as answer:
+                assert (answer.status, await answer.read(100)) == (200, b"hello")
+            with pytest.raises(TransportError):
+                async with (
+                    http_client(server.url, {}, tls=TlsFiles(ca=files.ca)) as client,
+                    client.exchange("POST", [], b"{}"),
+                ):
+                    raise AssertionError("answered")
 
 
 # -- proxies

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice, takewhile
 
 DEFAULT_MAX_LENGTH = 64
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -33,10 +36,14 @@ def exposed_names(
     names that read as another configured server's (tool `b__c` of `a` where a server `a__b` exists) end in `_` and six
     hex digits of a hash of both; more where those meet. The order of `tools` does not matter. `most` is at least 24.
     """
+    if not tools:
+        return []
     own = _prefix(server)
-    readings = tuple(p for p in map(_prefix, servers) if p.startswith(own) and p != own)
-    if any(other != server and _prefix(other) == own for other in servers):
-        readings += (own,)
+    prefixes, names_of = _prefixes(tuple(servers))
+    first = bisect_left(prefixes, own)
+    readings = tuple(takewhile(lambda p: p.startswith(own), islice(prefixes, first, None)))
+    if names_of.get(own, frozenset()) <= {server}:
+        readings = tuple(p for p in readings if p != own)
     plain = [own + _UNSAFE.sub("_", tool) for tool in tools]
     levels = [int(len(p) > most or p.startswith(readings) or not p[len(own) :].strip("_")) for p in plain]
     while True:
@@ -53,6 +60,15 @@ def may_be_exposed_as(server: str, tool: str, exposed: str, most: int = DEFAULT_
     """False where the tool certainly has another exposed name; quick, for a search through many."""
     plain = _prefix(server) + _UNSAFE.sub("_", tool)
     return exposed.startswith(plain[: most - _DIGITS[-1] - 1])
+
+
+@lru_cache(maxsize=16)
+def _prefixes(servers: tuple[str, ...]) -> tuple[list[str], dict[str, frozenset[str]]]:
+    """The beginnings of all servers' names, sorted, and the servers that have each: each server in turn asks."""
+    found: dict[str, set[str]] = {}
+    for server in servers:
+        found.setdefault(_prefix(server), set()).add(server)
+    return sorted(found), {prefix: frozenset(names) for prefix, names in found.items()}
 
 
 def _prefix(server: str) -> str:

@@ -7,33 +7,71 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from urllib.parse import quote
 
 #: Characters below which a value is not looked for: `1`, `yes` and `on` would blot out the whole log.
 LEAST = 4
 MASK = "***"
+#: So many values that are renewed again and again are kept in mind.
+FOR_NOW = 64
 
 
 class Redactor:
     """Replaces every registered value, also where it stands JSON-escaped, quoted by repr or percent-encoded."""
 
-    __slots__ = ("_forms", "_pattern")
+    __slots__ = ("_forms", "_passing", "_pattern", "_shown")
 
     def __init__(self) -> None:
         self._forms: set[str] = set()
+        #: Form -> what stands in its place, where that is not MASK.
+        self._shown: dict[str, str] = {}
+        #: Values that are forgotten in time, the oldest first.
+        self._passing: dict[str, None] = {}
         self._pattern: re.Pattern[str] | None = None
 
     def hide(self, *values: str) -> None:
         """Register values; of one that spans lines, such as a key in PEM form, each line too."""
         before = len(self._forms)
-        for value in map(str, values):  # a Secret as its plain text
-            for text in {value, value.strip(), *value.splitlines()}:
-                if len(text) >= LEAST:
-                    self._forms |= {text, json.dumps(text)[1:-1], repr(text)[1:-1], quote(text, safe="")}
+        for value in values:
+            self._forms |= _forms_of(value)
         if len(self._forms) > before:
-            longest_first = sorted(self._forms, key=len, reverse=True)
-            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+            self._look_for()
+
+    def show(self, texts: Mapping[str, str]) -> None:
+        """Register values, each with the text that may stand in its place: `***` or what a file has for it."""
+        for value, text in texts.items():
+            self._shown |= dict.fromkeys(_forms_of(value), text)
+        self.hide(*texts)
+
+    def hide_for_now(self, *values: str) -> None:
+        """Register values that others will follow, such as tokens that expire; only the last FOR_NOW are looked for."""
+        for value in values:
+            self._passing.pop(value, None)
+            self._passing[value] = None
+        while len(self._passing) > FOR_NOW:
+            del self._passing[next(iter(self._passing))]
+        self._look_for()
+
+    def _look_for(self) -> None:
+        forms = self._forms.union(*map(_forms_of, self._passing))
+        if forms:
+            self._pattern = re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))))
 
     def clean(self, text: str) -> str:
         """The text with every registered value masked."""
-        return self._pattern.sub(MASK, text) if self._pattern else text
+        if self._pattern is None:
+            return text
+        if not self._shown:
+            return self._pattern.sub(MASK, text)
+        return self._pattern.sub(lambda found: self._shown.get(found.group(), MASK), text)
+
+
+def _forms_of(value: str) -> set[str]:
+    """All that the value may look like in a text."""
+    forms: set[str] = set()
+    value = str(value)  # a Secret as its plain text
+    for text in {value, value.strip(), *value.splitlines()}:
+        if len(text) >= LEAST:
+            forms |= {text, json.dumps(text)[1:-1], repr(text)[1:-1], quote(text, safe="")}
+    return forms

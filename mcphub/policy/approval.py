@@ -100,12 +100,16 @@ def subject(resolved: Resolved) -> Subject | None:
     if isinstance(transport, HttpSpec):
         cwd, shown, names = "", (transport.shown,), tuple(sorted(transport.headers))
         content["url"] = _known(transport.shown, transport.url)
+        if transport.helper is not None:
+            # No secret can be in them: what a repository writes gets no credential (config.entries.http).
+            content["helper"] = [*map(str, transport.helper.words), transport.helper.cwd]
     else:
         assert isinstance(transport, StdioSpec)
-        cwd, shown, names = transport.cwd, transport.shown, tuple(sorted(transport.env))
+        cwd = transport.shown_cwd or transport.cwd
+        shown, names = transport.shown, tuple(sorted(transport.env))
         expanded = (transport.command, *transport.args)
         command = [_known(text, value) for text, value in zip(shown, expanded, strict=True)]
-        content |= {"command": command, "cwd": cwd, "env": names}
+        content |= {"command": command, "cwd": transport.cwd, "env": names}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     digest = hashlib.sha256(text.encode("ascii")).hexdigest()
     return Subject(spec.name, spec.workspace, digest, shown, cwd, names, resolved.entry)

@@ -1,7 +1,8 @@
 """Owns `mcphub connect`: the program a host is configured with, between its stdio and the daemon's socket.
 
 It must not import more than os, sys, socket and what it needs once in a while: it runs once for each agent, and starts
-in milliseconds. Where stdin and stdout are pipes or sockets it hands them to the daemon and only waits; else it copies.
+in milliseconds. Where stdin and stdout are pipes or sockets it hands them to the daemon and only waits; else it copies
+between them and a socket that it hands over. It outlives the daemon, and hands the same to the next.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import os
 import socket
 import stat
 import sys
+import time
 
-from mcphub.config.runtime_dir import agent_socket, private_directory, runtime_dir
+from mcphub.config.runtime_dir import agent_socket, private_directory, runtime_dir, unused
 from mcphub.sessions.client_env import offered
 
 USAGE = """usage: mcphub connect [--client NAME] [--workspace DIR] [--no-start]
@@ -32,6 +34,12 @@ START_TIMEOUT = 30
 #: Bytes copied at once where the descriptors cannot be handed over.
 COPY = 1 << 18
 ENDED = "the mcphub daemon has ended; calls in flight may have had effects. Start this server again to go on"
+#: So often in so many seconds another daemon is sought: one that ends at once does not come to an end here.
+MOST_AGAIN, AGAIN_WITHIN = 10, 30.0
+#: So often in a row one may end without having taken us, each time a little later.
+MOST_REFUSED, PAUSE = 5, 0.05
+#: How long one that we may not start may take to come back, seconds.
+PATIENCE = 10.0
 #: The daemon's log is begun anew above this size.
 MAX_LOG = 4 << 20
 
@@ -66,6 +74,8 @@ def main(argv: list[str]) -> int:
         sys.stderr.write("mcphub connect: the current directory has no usable name; attaching without a workspace\n")
         workspace = ""
     try:
+        if note := unused():
+            _fail(note)
         sock = reach(agent_socket(), start)
         if sock is None:
             return 1
@@ -75,25 +85,16 @@ def main(argv: list[str]) -> int:
             _quote(workspace),
             b',"env":{%b}' % env if env else b"",
         )
-        if _takes(0) and _takes(1):
-            socket.send_fds(sock, [line], [0, 1])
-            reply = sock.recv(4096)
-            if reply.startswith(b"taken"):
-                return _wait(sock, reply[6:])
-            sock.close()
-            sock = reach(agent_socket(), False)
-            if sock is None:
-                return 1
-        sock.sendall(line)
-        return _copy(sock)
-    except KeyboardInterrupt:
-        return 0
+        return _stay(sock, line, start)
+    except (KeyboardInterrupt, BrokenPipeError):
+        return 0  # who started us has had enough
     except Exception as e:
         return _fail(str(e))
 
 
 def _fail(message: str, status: int = 1) -> int:
-    sys.stderr.write(f"mcphub connect: {message}\n")
+    if sys.stderr is not None:  # closed by whoever started us
+        sys.stderr.write(f"mcphub connect: {message}\n")
     return status
 
 
@@ -114,72 +115,147 @@ def _takes(fd: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-def _wait(sock: socket.socket, said: bytes) -> int:
-    """The daemon has our descriptors: stay until it is done with them. Our end is the session's end."""
+def _stay(sock: socket.socket, line: bytes, start: bool) -> int:
+    """Attach, and attach again wherever the daemon ends and another one can go on. Returns the exit status.
+
+    What a next daemon needs to know is in memory that the daemon gives us (`journal`): we hold it, and never look.
+    """
+    blocking = os.get_blocking(0), os.get_blocking(1)
+    pump = None if _takes(0) and _takes(1) else _Pump()
+    journal = -1
+    attached: list[float] = []
+    refused = 0
+    try:
+        while True:
+            socket.send_fds(sock, [line], (pump.theirs if pump else [0, 1]) + ([journal] if journal >= 0 else []))
+            said, given = _reply(sock)
+            if said.startswith(b"copy") and pump is None:
+                sock.close()
+                pump = _Pump()
+            else:
+                if given >= 0:
+                    if journal >= 0:
+                        os.close(journal)
+                    journal = given
+                said = pump.run(sock, said) if pump else _until_end(sock, said)
+                sock.close()
+                if said.startswith(b"taken\nend"):
+                    return 0
+                now = time.monotonic()
+                if said.startswith(b"taken"):
+                    refused = 0
+                    attached = [at for at in attached if at > now - AGAIN_WITHIN] + [now]
+                else:
+                    refused += 1
+                    time.sleep(PAUSE)  # it was about to end when we came, or cannot go on with what we have
+                if journal < 0 or len(attached) > MOST_AGAIN or refused > MOST_REFUSED:
+                    return _fail(ENDED)
+                if pump is None and _host_is_gone():
+                    return 0
+            again = reach(agent_socket(), start, PATIENCE)
+            if again is None:
+                return 1
+            sock = again
+    finally:
+        if journal >= 0:
+            os.close(journal)
+        for fd in (0, 1):  # a daemon that was killed leaves them as it used them
+            os.set_blocking(fd, blocking[fd])
+
+
+def _reply(sock: socket.socket) -> tuple[bytes, int]:
+    """The first words of the daemon, and the descriptor that came with them, -1 = none."""
+    try:
+        said, fds, _, _ = socket.recv_fds(sock, 4096, 1)
+    except ConnectionResetError:
+        return b"", -1
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    return said, fds[0] if fds else -1
+
+
+def _until_end(sock: socket.socket, said: bytes) -> bytes:
+    """The daemon has our descriptors: stay until it is done with them, or has ended. Our end is the session's end.
+    Returns all that it said."""
     try:
         while data := sock.recv(64):
             said += data
     except ConnectionResetError:
         pass  # it was killed with something of ours unread
-    return 0 if said.startswith(b"end") else _fail(ENDED)
+    return said
 
 
-def _copy(sock: socket.socket) -> int:
-    """Copy both ways until one side ends. A daemon that does not take requests, since nobody takes its answers, is
-    still read."""
+def _host_is_gone() -> bool:
+    """Whether there is nobody for whom to start a daemon again."""
     import select
 
-    fd = sock.fileno()
-    sock.setblocking(False)
     poll = select.poll()
     poll.register(0, select.POLLIN)
-    poll.register(fd, select.POLLIN)
-    waiting = memoryview(b"")
-    ended = False
-    while True:
-        for ready, events in poll.poll():
-            if ready == 0:
-                try:
-                    waiting = memoryview(os.read(0, COPY))
-                except BlockingIOError:
-                    continue
-                poll.unregister(0)
-                ended = not waiting
-                if waiting:
-                    poll.modify(fd, select.POLLIN | select.POLLOUT)
+    found = poll.poll(0)
+    return bool(found) and not found[0][1] & select.POLLIN
+
+
+class _Pump:
+    """Copies between stdin and stdout and a socket, whose other end is handed over in their place. That end is held
+    here too, so that nothing on the way is lost with a daemon."""
+
+    def __init__(self) -> None:
+        self._ours, end = socket.socketpair()
+        self._ours.setblocking(False)
+        self._end = end
+        self.theirs = [end.fileno(), end.fileno()]
+        self._waiting = memoryview(b"")
+        self._ended = False
+
+    def run(self, sock: socket.socket, said: bytes) -> bytes:
+        """Copy both ways until the daemon ends; returns all that it said. One that does not take requests, since nobody
+        takes its answers, is still read. Raises BrokenPipeError where the host reads no more."""
+        import select
+
+        fd, word = self._ours.fileno(), sock.fileno()
+        poll = select.poll()
+        poll.register(fd, select.POLLIN | (select.POLLOUT if self._waiting else 0))
+        poll.register(word, select.POLLIN)
+        if not self._waiting and not self._ended:
+            poll.register(0, select.POLLIN)
+        while True:
+            for ready, events in poll.poll():
+                if ready == 0:
+                    try:
+                        self._waiting = memoryview(os.read(0, COPY))
+                    except BlockingIOError:
+                        continue
+                    poll.unregister(0)
+                    if self._waiting:
+                        poll.modify(fd, select.POLLIN | select.POLLOUT)
+                    else:
+                        self._ended = True
+                        self._ours.shutdown(socket.SHUT_WR)
+                elif ready == word:
+                    try:
+                        data = sock.recv(64)
+                    except ConnectionResetError:
+                        data = b""
+                    if not data:
+                        self._out()
+                        return said
+                    said += data
                 else:
-                    _shut(sock)
-                continue
-            if events & select.POLLOUT and waiting:
-                try:
-                    waiting = waiting[sock.send(waiting) :]
-                except BlockingIOError:
-                    pass
-                except OSError:
-                    waiting = memoryview(b"")  # it is gone; what it said last is read below
-                if not waiting:
-                    poll.modify(fd, select.POLLIN)
-                    poll.register(0, select.POLLIN)
-            if events & ~select.POLLOUT:
-                try:
-                    data = sock.recv(COPY)
-                except BlockingIOError:
-                    continue
-                except OSError:
-                    data = b""
-                if not data:
-                    return 0 if ended else _fail(ENDED)
-                try:
-                    _write(data)
-                except BrokenPipeError:
-                    return 0
+                    if events & select.POLLOUT and self._waiting:
+                        self._waiting = self._waiting[self._ours.send(self._waiting) :]
+                        if not self._waiting:
+                            poll.modify(fd, select.POLLIN)
+                            poll.register(0, select.POLLIN)
+                    if events & ~select.POLLOUT:
+                        self._out()
 
-
-def _shut(sock: socket.socket) -> None:
-    try:
-        sock.shutdown(socket.SHUT_WR)
-    except OSError:
-        pass  # the daemon went first
+    def _out(self) -> None:
+        """All that there is by now."""
+        try:
+            while data := self._ours.recv(COPY):
+                _write(data)
+        except BlockingIOError:
+            pass
 
 
 def _write(data: bytes) -> None:
@@ -209,14 +285,20 @@ def _connect(path: str) -> socket.socket | None:
         raise OSError(f"cannot reach the mcphub daemon at {path}: {e.strerror}") from None
 
 
-def reach(path: str, start: bool) -> socket.socket | None:
-    """A connection to the daemon, which is started where there is none; None after the reason was said."""
-    sock = _connect(path)
-    if sock is not None:
-        return sock
-    if not start:
-        _fail(f"cannot reach the mcphub daemon at {path}: none runs. Start it with `mcphub serve`")
-        return None
+def reach(path: str, start: bool, patience: float = 0) -> socket.socket | None:
+    """A connection to the daemon, which is started where there is none; None after the reason was said. Where none may
+    be started: if one comes within `patience` seconds."""
+    until = time.monotonic() + patience
+    while True:
+        sock = _connect(path)
+        if sock is not None:
+            return sock
+        if start:
+            break
+        if time.monotonic() > until:
+            _fail(f"cannot reach the mcphub daemon at {path}: none runs. Start it with `mcphub serve`")
+            return None
+        time.sleep(0.05)
     import fcntl
 
     private_directory(runtime_dir())
@@ -224,22 +306,61 @@ def reach(path: str, start: bool) -> socket.socket | None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)  # twenty agents at once start one daemon
         sock = _connect(path)
-        if sock is not None:
-            return sock
-        trouble = _start()
-        if trouble:
-            _fail(f"cannot start the mcphub daemon: {trouble}")
-            return None
-        # Starting it took modules that this process would keep for as long as its agent lives: begin again without.
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], "--no-start"])
+        if sock is None:
+            trouble = _start_apart()
+            if trouble:
+                _fail(f"cannot start the mcphub daemon: {trouble}")
+                return None
+            sock = _connect(path)
+        if sock is None:
+            _fail(f"cannot start the mcphub daemon: it ended at once; see {_log_path()}")
+        return sock
     finally:
         os.close(lock)
+
+
+def _start_apart() -> str:
+    """As `_start`, in another process: it takes modules that this one would keep for as long as its agent lives."""
+    readable, writable = os.pipe()
+    child = os.fork()
+    if child == 0:
+        trouble = "it was not started"
+        try:
+            trouble = _start()
+        except BaseException as e:
+            trouble = str(e) or type(e).__name__
+        finally:
+            os.write(writable, trouble.encode("utf-8", "replace")[:4000])
+            os._exit(0)
+    os.close(writable)
+    said = b""
+    while data := os.read(readable, 4096):
+        said += data
+    os.close(readable)
+    os.waitpid(child, 0)
+    return said.decode("utf-8", "replace")
 
 
 def _log_path() -> str:
     from mcphub.config.places import places
 
     return os.path.join(places().state_dir, "daemon.log")
+
+
+def _open_log(path: str) -> int:
+    """The descriptor that the daemon logs to. It serves without a log where none can be written, which is said."""
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        try:
+            fresh = os.stat(path).st_size > MAX_LOG
+        except FileNotFoundError:
+            fresh = True
+        how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if fresh else 0)
+        return os.open(path, how, 0o600)
+    except OSError as e:
+        what = f"the daemon has no log: cannot write {path}: {e.strerror}"
+        _fail(f"{what}; set XDG_STATE_HOME to a directory of yours")
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
 def _start() -> str:
@@ -250,12 +371,7 @@ def _start() -> str:
     from mcphub.config.environment import base_environment
 
     log_path = _log_path()
-    os.makedirs(os.path.dirname(log_path), mode=0o700, exist_ok=True)
-    try:
-        fresh = os.stat(log_path).st_size > MAX_LOG
-    except FileNotFoundError:
-        fresh = True
-    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if fresh else 0), 0o600)
+    log = _open_log(log_path)
     readable, ready = os.pipe()
     argv = [sys.executable, "-P", "-m", "mcphub", "serve", "--ready-fd", str(ready)]
     env = base_environment(os.environ)

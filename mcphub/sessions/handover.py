@@ -15,7 +15,8 @@ import stat
 import sys
 from io import FileIO
 
-from mcphub.transport.wire import PipeReadSide, Wire, WriteSide
+from mcphub.transport.pipe_reader import PipeReader
+from mcphub.transport.wire import Wire, WriteSide
 
 #: Bytes asked for an agent's pipe, so that a large reply needs fewer switches; the system may refuse.
 PIPE_SIZE = 1 << 20
@@ -24,13 +25,13 @@ FIRST = 1 << 16
 
 
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
-    """The first bytes of a connection and the descriptors that came with them, at most two, close-on-exec.
-    Raises OSError.
+    """The first bytes of a connection and the descriptors that came with them, at most three, close-on-exec: stdin,
+    stdout, and the journal of a session that goes on. Raises OSError.
 
     `socket.recv_fds` would leave the descriptors inheritable on 3.11, so that every server got them.
     """
     flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-    data, ancillary, said, _ = sock.recvmsg(FIRST, socket.CMSG_LEN(2 * array.array("i").itemsize), flags)
+    data, ancillary, said, _ = sock.recvmsg(FIRST, socket.CMSG_LEN(3 * array.array("i").itemsize), flags)
     fds = array.array("i")
     for level, kind, payload in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -40,15 +41,17 @@ def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
     if said & socket.MSG_CTRUNC:
         for fd in fds:
             os.close(fd)
-        raise OSError("more than two descriptors came, or the system has no room for two more")
+        raise OSError("more than three descriptors came, or the system has no room for them")
     return data, list(fds)
 
 
 class HandedOver:
-    """Two descriptors of an agent. `close` gives the shared file descriptions back as they were."""
+    """Two descriptors of an agent, and maybe a third, the `journal` of its session in another daemon. `close` gives the
+    shared file descriptions back as they were."""
 
     def __init__(self, fds: list[int]) -> None:
-        self._fds = fds
+        self.journal = fds[2] if len(fds) > 2 else None
+        self._fds = fds[:2]
         self._blocking: list[tuple[int, bool]] = []
 
     def usable(self) -> str:
@@ -98,7 +101,7 @@ class HandedOver:
         if isinstance(reading, socket.socket):
             await loop.create_connection(lambda: wire, sock=reading)
         else:
-            await loop.connect_read_pipe(lambda: PipeReadSide(wire), reading)
+            PipeReader(loop, reading, wire)
 
     def close(self) -> None:
         for fd, blocking in self._blocking:
@@ -106,7 +109,9 @@ class HandedOver:
             os.close(fd)
         for fd in self._fds:
             os.close(fd)
-        self._fds, self._blocking = [], []
+        if self.journal is not None:
+            os.close(self.journal)
+        self._fds, self._blocking, self.journal = [], [], None
 
 
 def _type_of(fd: int) -> int:

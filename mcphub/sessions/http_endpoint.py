@@ -23,6 +23,7 @@ from mcphub.httpserver.interrupt import Interruptible
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.envelope import error_data
 from mcphub.protocol.jsonrpc import UNSET, NotAMessage
+from mcphub.protocol.one_line import on_one_line
 from mcphub.protocol.versions import BATCH_VERSION, LEGACY
 from mcphub.sessions.http_answer import Answer, Header
 from mcphub.sessions.http_quick import QuickAnswers
@@ -35,7 +36,6 @@ from mcphub.sessions.http_request import (
     Message,
     Refused,
     arguments_differ,
-    on_one_line,
     read_head,
     read_message,
 )
@@ -417,7 +417,7 @@ class HttpEndpoint:
         why = ""
         with self._guarded(session.presence):
             try:
-                async with self._workspaces.using(agent.workspace):
+                async with self._workspaces.using(agent.workspace, str(agent.number)) as agent.workspace:
                     session.presence.ready.set()
                     why = await session.presence.until_idle(IDLE)
             finally:

@@ -39,7 +39,6 @@ _TOKEN = re.compile(r"/t/([^/]*)(.*)", re.DOTALL).fullmatch
 _PATH = re.compile(r"/mcp(?:/w/(?P<workspace>[^/]+))?(?:/s/(?P<server>[^/]+))?/?").fullmatch
 _VALUE = re.compile(r"[\t\x20-\x7e]*").fullmatch
 _SENTINEL = re.compile(r"=\?base64\?(.*)\?=").fullmatch
-_WHITE = bytes.maketrans(b"\r\n", b"  ")
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _string = msgspec.json.Decoder(str).decode
@@ -158,11 +157,6 @@ class Message(msgspec.Struct, frozen=True):
 
 
 HEADER_MISMATCH = -32020
-
-
-def on_one_line(body: bytes) -> bytes:
-    """A body as a frame: inside JSON text a line break is only ever white space."""
-    return body.translate(_WHITE) if b"\n" in body or b"\r" in body else body
 
 
 def read_message(body: bytes, head: Head) -> Message:

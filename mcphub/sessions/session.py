@@ -14,6 +14,7 @@ from mcphub.connection import capability_sets
 from mcphub.gateway.call import AgentCall
 from mcphub.gateway.dispatch import Gateway
 from mcphub.gateway.subscriptions import Listens
+from mcphub.protocol import jsonrpc
 from mcphub.protocol.envelope import NO_META, RequestMeta
 
 
@@ -62,6 +63,10 @@ class Session:
 
     def frame(self, line: bytes | memoryview) -> None:
         self._gateway.dispatch(self, line)
+
+    def too_long(self, head: bytes, message: str) -> None:
+        mid = jsonrpc.id_in(head)
+        self.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, f"cannot read the message: {message}"))
 
     def unanswered(self, request_id: int, kind: str, message: str) -> None:
         """Nothing: an agent's channel is one stream, and ends as a whole."""

@@ -9,14 +9,17 @@ import asyncio
 import itertools
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import anyio
 import anyio.abc
 
 from mcphub.gateway.dispatch import Gateway
-from mcphub.sessions import attach
+from mcphub.gateway.standing import encoded
+from mcphub.sessions import attach, resumption
 from mcphub.sessions.handover import HandedOver, receive
+from mcphub.sessions.journal import Journal
+from mcphub.sessions.resuming import resume
 from mcphub.sessions.session import Session
 from mcphub.sessions.workspaces import Workspaces
 from mcphub.transport.peer import peer_of
@@ -46,12 +49,19 @@ class AgentListener:
     ) -> None:
         self.sessions: set[Session] = set()
         self.numbers = itertools.count(1)
+        #: Whether another daemon comes next, in which the sessions of bridges go on.
+        self.restarting = False
+        self._kept: set[Session] = set()
         self._gateway = gateway
         self._workspaces = workspaces
         self._batch = batch
         self._log = log
         self._report = report
         self._trim = trim
+
+    def outliving(self) -> Collection[Session]:
+        """The sessions that go on in another daemon, if there is to be one."""
+        return self._kept if self.restarting else ()
 
     async def run(self, listener: socket.socket) -> None:
         """Accept until cancelled; then every session is told, flushed and closed."""
@@ -92,8 +102,9 @@ class AgentListener:
                 fds = []
                 try:
                     place = self._workspaces.place(who.workspace, who.env)
-                    async with self._workspaces.using(place):
-                        await self._session(sock, who.client, place, rest, handed, peer.pid)
+                    number = next(self.numbers)
+                    async with self._workspaces.using(place, str(number)) as place:
+                        await self._session(sock, number, who.client, place, rest, handed, peer.pid)
                 finally:
                     if handed is not None:
                         handed.close()
@@ -106,19 +117,33 @@ class AgentListener:
                 os.close(fd)
 
     async def _session(
-        self, sock: socket.socket, client: str, place: str, rest: bytes, handed: HandedOver | None, pid: int | None
+        self,
+        sock: socket.socket,
+        number: int,
+        client: str,
+        place: str,
+        rest: bytes,
+        handed: HandedOver | None,
+        pid: int | None,
     ) -> None:
         loop = asyncio.get_running_loop()
         session = Session(
-            next(self.numbers), self._gateway, client=client, workspace=place, pid=pid, since=loop.time()
+            number, self._gateway, client=client, workspace=place, pid=pid, since=loop.time()
         )
         wire = Wire(self._batch, session, on_error=self._report)
         session.use(wire)
+        before = journal = None
         if handed is not None:
             refused = handed.usable()
             if refused:
                 sock.send(b"copy " + refused.encode() + b"\n")
                 return
+            if handed.journal is not None:
+                try:
+                    before = resumption.read(handed.journal)
+                except resumption.UnreadableJournal as e:
+                    self._log("warning", f"the session of the agent {client} cannot go on: its journal: {e}")
+                    return
         self.sessions.add(session)
         self._gateway.join(session)
         try:
@@ -127,14 +152,20 @@ class AgentListener:
                 await loop.create_connection(lambda: wire, sock=sock)
                 await wire.closed.wait()
             else:
+                if before is not None:
+                    resume(self._gateway, session, wire, before)
+                journal = self._journal(session, wire)
+                # The bridge has it before a byte of its agent's is read.
+                socket.send_fds(sock, [b"taken\n"], [] if journal is None else [journal.fd])
                 await handed.attach(wire)
-                sock.send(b"taken\n")
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(_until_let_go, sock, wire)
                     await wire.closed.wait()
                     tasks.cancel_scope.cancel()
         finally:
             self.sessions.discard(session)
+            self._kept.discard(session)
+            word = b"restarting\n" if self.restarting and not wire.closed.is_set() else b"end\n"
             with anyio.CancelScope(shield=True):
                 if not wire.closed.is_set():
                     wire.finish()
@@ -143,14 +174,32 @@ class AgentListener:
                     wire.abort()
                     await wire.closed.wait()
             self._gateway.leave(session)
+            wire.keep(None)
+            if journal is not None:
+                journal.close()
             if wire.reason:
                 self._log("info", f"the session of the agent {client or session.number} ended: {wire.reason}")
             if handed is not None:
                 try:
-                    sock.send(b"end\n")  # so that the bridge can tell an orderly end from a death
+                    # So that the bridge can tell an orderly end from a death.
+                    sock.send(word)
                 except OSError:
                     pass  # the bridge went first
             self._trim()
+
+    def _journal(self, session: Session, wire: Wire) -> Journal | None:
+        """The memory of this session, with what it is now; None where the system has none for it."""
+        gateway = self._gateway
+        try:
+            journal = Journal(
+                lambda pending: encoded(gateway.standing(session, pending)), wire.unread, wire.unwritten
+            )
+        except OSError as e:
+            self._log("warning", f"an agent would not outlive this daemon: no memory for its session: {e}")
+            return None
+        wire.keep(journal)
+        self._kept.add(session)
+        return journal
 
 
 async def _first_bytes(sock: socket.socket) -> tuple[bytes, list[int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import anyio
 import msgspec
 
-from mcphub.spec import ServerSpec
+from mcphub.spec import HttpSpec, ServerSpec
 
 
 class Limiters(msgspec.Struct, frozen=True):
@@ -24,4 +24,6 @@ class Limiters(msgspec.Struct, frozen=True):
         return cls(anyio.CapacityLimiter(local), anyio.CapacityLimiter(100), anyio.CapacityLimiter(remote))
 
     def for_spec(self, spec: ServerSpec) -> anyio.CapacityLimiter:
-        return {"stdio": self.local, "http": self.remote}.get(spec.transport.kind, self.in_process)
+        if spec.transport.kind == "stdio":
+            return self.local
+        return self.remote if isinstance(spec.transport, HttpSpec) else self.in_process

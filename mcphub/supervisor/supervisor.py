@@ -14,13 +14,17 @@ import msgspec
 
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.machine import TurnedOff
+from mcphub.connection.rest import Known
 from mcphub.connection.view import View
 from mcphub.connection.worker import Sink, Worker
-from mcphub.spec import Desired, InstanceKey, Want
+from mcphub.spec import Desired, InstanceKey, ServerSpec, Want
 from mcphub.supervisor.reconcile import reconcile
 from mcphub.supervisor.startup import Limiters
 from mcphub.supervisor.watch import Watch
 from mcphub.transport.link import Surroundings
+
+#: Lazy servers that do not run of which it is known what they said.
+MAX_KNOWN = 200
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -28,6 +32,11 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     views: dict[InstanceKey, View] = msgspec.field(default_factory=dict)
     desired: Desired = msgspec.field(default_factory=dict)
+
+
+def _kind_of(spec: ServerSpec) -> InstanceKey:
+    """What it is, whichever agent has it."""
+    return msgspec.structs.replace(spec, agent="").key() if spec.agent else spec.key()
 
 
 def _same_server(one: InstanceKey, other: InstanceKey) -> bool:
@@ -51,6 +60,8 @@ class Supervisor:
         self._leaving: dict[Worker, anyio.Event] = {}
         self._stopping = False
         self._desired: Desired = {}
+        #: What lazy servers said that do not run any more, by what they would run as; the oldest go first.
+        self._known: dict[InstanceKey, Known] = {}
         self._surroundings = surroundings
         self._limiters = limiters
         self._backoff = backoff
@@ -85,6 +96,7 @@ class Supervisor:
         plan = reconcile(desired, self.workers)
         for key in plan.stop:
             worker = self.workers.pop(key)
+            self._remember(worker)
             self._leaving[worker] = anyio.Event()
             worker.post(TurnedOff("stopping"))
         for key in plan.start:
@@ -100,12 +112,33 @@ class Supervisor:
                 self._sink,
                 self._log,
                 self._stderr_bytes,
+                known=self._recall(wish.spec),
             )
             self.workers[key] = worker
             # What it replaces has ended before it starts: two of one server may want the same port, file or profile.
             before = [ended for other, ended in self._leaving.items() if _same_server(other.key, key)]
             self._tasks.start_soon(self._run_worker, worker, before, name=f"worker {wish.spec.name}")
         self._publish()
+
+    def _remember(self, worker: Worker) -> None:
+        if worker.spec.lazy and (known := worker.known) is not None:
+            self._known.pop(key := _kind_of(worker.spec), None)
+            self._known[key] = known
+            while len(self._known) > MAX_KNOWN:
+                del self._known[next(iter(self._known))]
+
+    def _recall(self, spec: ServerSpec) -> Known | None:
+        """What a lazy server said, here or to another agent that has one like it."""
+        if not spec.lazy:
+            return None
+        key = _kind_of(spec)
+        alike = (worker.known for worker in self.workers.values() if _kind_of(worker.spec) == key)
+        return next((known for known in alike if known is not None), None) or self._known.get(key)
+
+    def look_for_programs(self) -> None:
+        """Programs are looked for elsewhere now: let the servers whose program was not found try again."""
+        for worker in self.workers.values():
+            worker.wake_not_found()
 
     async def _run_worker(self, worker: Worker, before: list[anyio.Event]) -> None:
         try:

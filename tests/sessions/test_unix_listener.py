@@ -187,7 +187,7 @@ async def test_an_agent_that_breaks_the_framing(home: House, monkeypatch: pytest
             await peer.write(b"A" * (1 << 16))
     peer.close()
     await gone(home)
-    assert home.logged[-1] == "info: the session of the agent 1 ended: a line is longer than 1 MiB"
+    assert home.logged[-1] == "info: the session of the agent 1 ended: a line is longer than 1 MiB, and does not end"
 
 
 # --- hand-over --------------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ async def test_the_bridge_is_the_lease(home: House, kind: str) -> None:
     shared = [os.dup(fd) for fd in fds]
     bridge = given(home, fds)
     assert await bridge.read() == b"taken\n"
-    assert [os.get_blocking(fd) for fd in shared] == [False, False]
+    await home.until(lambda: not any(os.get_blocking(fd) for fd in shared))
     bridge.close()
     await gone(home)
     await home.until(lambda: all(os.get_blocking(fd) for fd in shared))
@@ -300,6 +300,10 @@ def three() -> list[int]:
     return [*os.pipe(), os.open(os.devnull, os.O_RDONLY)]
 
 
+def four() -> list[int]:
+    return [*os.pipe(), *os.pipe()]
+
+
 @pytest.mark.parametrize("make", [tty, file_and_pipe, one])
 async def test_streams_that_cannot_be_taken(home: House, make: Callable[[], list[int]]) -> None:
     """The bridge is told that it must copy, and why; no session begins."""
@@ -312,10 +316,19 @@ async def test_streams_that_cannot_be_taken(home: House, make: Callable[[], list
 
 async def test_more_streams_than_there_are(home: House) -> None:
     """They are closed with the connection."""
+    bridge = given(home, four())
+    assert await bridge.rest() == b""
+    bridge.close()
+    assert "more than three descriptors came" in home.logged[-1]
+
+
+async def test_a_journal_that_is_none(home: House) -> None:
+    """Whatever comes in its place, no session begins that would not know what it has to go on with."""
     bridge = given(home, three())
     assert await bridge.rest() == b""
     bridge.close()
-    assert "more than two descriptors came" in home.logged[-1]
+    assert "cannot go on: its journal" in home.logged[-1]
+    assert home.listener.sessions == set()
 
 
 async def test_streams_that_come_with_half_a_line(home: House) -> None:
@@ -373,16 +386,15 @@ async def test_the_daemon_ends(home: House) -> None:
 
 async def test_the_daemon_ends_with_agents_that_do_not_read(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """They hold it up for a moment, all of them together."""
-    monkeypatch.setattr(module, "GOODBYE", 0.1)
+    monkeypatch.setattr(module, "GOODBYE", 1.5)
     peers = [connect(home) for _ in range(10)]
     for peer in peers:
         await peer.write(PING)
         assert await peer.message() == PONG
     for session in home.listener.sessions:
         session.send(b"x" * (4 << 20))
-    began = anyio.current_time()
-    await home.end_listening()
-    assert anyio.current_time() - began < 0.5
+    with anyio.fail_after(10):  # one after the other would take longer
+        await home.end_listening()
     for peer in peers:
         peer.close()
 

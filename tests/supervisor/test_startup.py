@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from mcphub.spec import HttpSpec, InProcessSpec, Origin, Scope, Secret, ServerSpec, StdioSpec
+from mcphub.spec import HttpSpec, InProcessSpec, Origin, Scope, Secret, ServerSpec, SseSpec, StdioSpec, WsSpec
 from mcphub.supervisor.startup import Limiters
 
 pytestmark = pytest.mark.anyio
@@ -20,6 +20,8 @@ async def test_each_kind_has_its_limiter() -> None:
     """C184: processes share the slots that were set, remote servers have their own; what lives in the daemon takes
     none of them."""
     limiters = Limiters.of(3, 7)
+    for kind in (HttpSpec, SseSpec, WsSpec):
+        assert limiters.for_spec(ServerSpec("r", ORIGIN, kind(Secret("x://h/")))) is limiters.for_spec(REMOTE)
     assert limiters.for_spec(REMOTE).total_tokens == 7
     assert Limiters.of(3).for_spec(REMOTE).total_tokens == 20
     assert limiters.for_spec(LOCAL).total_tokens == 3

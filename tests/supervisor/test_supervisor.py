@@ -15,10 +15,11 @@ import pytest
 from msgspec.structs import replace
 
 from mcphub.connection.client import Client
-from mcphub.connection.machine import Connected, Disabled
+from mcphub.connection.machine import IDLE, Connected, Disabled
 from mcphub.connection.worker import Worker
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.spec import Broken, Desired, InstanceKey, Off, Origin, Problem, Scope, ServerSpec, Want
+from mcphub.supervisor import supervisor as module
 from mcphub.supervisor.startup import Limiters
 from mcphub.supervisor.supervisor import Supervisor
 from mcphub.transport.link import Surroundings
@@ -151,17 +152,15 @@ async def test_many_changes_of_mind_in_one_turn(around: Surroundings) -> None:
 
 
 async def test_stop_with_workers_in_every_state(around: Surroundings, tmp_path: Path) -> None:
-    """It ends, in the time of the slowest; what is wanted meanwhile or afterwards does not start any more."""
+    """It ends, whatever they are at; what is wanted meanwhile or afterwards does not start any more."""
     scripts: list[dict[str, Any]] = [{}, {"era": "modern"}, {"before": [{"exit": 1}]}, STUBBORN, STUBBORN, STUBBORN]
     specs = [fake(script, log=tmp_path / str(n), name=str(n)) for n, script in enumerate(scripts)]
     async with running(around) as supervisor:
         supervisor.want(wanted(*specs))
         await until(supervisor, lambda: sum(bool(w.pid) for w in supervisor.workers.values()) >= 5)
         pids = [worker.pid for worker in supervisor.workers.values() if worker.pid]
-        began = anyio.current_time()
-        with anyio.fail_after(5):
+        with anyio.fail_after(10):
             await supervisor.stop()
-        assert anyio.current_time() - began < 2
         assert [pid for pid in pids if psutil.pid_exists(pid)] == []
         supervisor.want(wanted(*specs))
         assert supervisor.workers == {}
@@ -200,3 +199,45 @@ async def test_one_snapshot_a_turn(around: Surroundings) -> None:
             os.kill(worker.pid, signal.SIGKILL)
         await until(supervisor, lambda: not isinstance(next(iter(supervisor.workers.values())).state, Connected))
         await until_connected(supervisor, 10)
+
+
+async def test_what_a_lazy_server_said_is_remembered(around: Surroundings, tmp_path: Path) -> None:
+    """One that comes back, and one like it for another agent, sleep from the start, with the tools that were listed."""
+    log = tmp_path / "log"
+    lazy = fake({"tools": ["echo"]}, log=log, name="lazy", lazy=True)
+    async with running(around) as supervisor:
+
+        async def until(spec: ServerSpec, state: object) -> Worker:
+            with anyio.fail_after(10):
+                while supervisor.workers[spec.key()].state != state:
+                    await supervisor.snapshot.newer_than(supervisor.snapshot.revision)
+            return supervisor.workers[spec.key()]
+
+        supervisor.want(wanted(lazy))
+        await until(lazy, IDLE)
+        another = replace(lazy, agent="7")
+        supervisor.want(wanted(lazy, another))
+        assert (await until(another, IDLE)).listed == 1
+        supervisor.want({})
+        supervisor.want(wanted(lazy, replace(lazy, agent="8")))
+        for worker in supervisor.workers.values():
+            assert worker.state == IDLE
+            assert b'"echo"' in worker.tools[0]
+        assert len([line for line in received(log) if isinstance(line, str) and "#start" in line]) == 1
+
+
+async def test_memory_of_lazy_servers_is_bounded(
+    around: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that was forgotten is started for its lists again."""
+    monkeypatch.setattr(module, "MAX_KNOWN", 1)
+    specs = [fake({}, log=tmp_path / name, name=name, lazy=True) for name in ("a", "b")]
+    async with running(around) as supervisor:
+        for spec in specs:
+            supervisor.want(wanted(spec))
+            with anyio.fail_after(10):
+                while supervisor.workers[spec.key()].state != IDLE:
+                    await supervisor.snapshot.newer_than(supervisor.snapshot.revision)
+        supervisor.want({})
+        supervisor.want(wanted(*specs))
+        assert [supervisor.workers[spec.key()].state == IDLE for spec in specs] == [False, True]

@@ -55,14 +55,19 @@ class CommandMatcher:
     def subject(self, candidate: Candidate) -> Candidate | None:
         return candidate if candidate.kind == "program" else None
 
-    def key(self, pattern: Any, deny: bool) -> str | None:
+    def key(self, pattern: Any, deny: bool) -> tuple[str, ...] | None:
         if not deny:
-            return _base(pattern[0])
-        return None if pattern.globs else _base(pattern.argv[0])
+            return tuple(pattern)
+        return None if pattern.globs else (_base(pattern.argv[0]), *pattern.args)
 
-    def keys(self, subject: Candidate, deny: bool) -> set[str]:
-        programs = (subject.argv[0], *subject.written[:1], *subject.executed) if deny else subject.argv[:1]
-        return {_base(program) for program in programs}
+    def keys(self, subject: Candidate, deny: bool) -> set[tuple[str, ...]]:
+        if not deny:
+            return {subject.argv}
+        args = subject.argv[1:]
+        found = {(_base(program), *args) for program in (subject.argv[0], *subject.executed)}
+        if subject.written and subject.written != subject.argv:
+            found.add((_base(subject.written[0]), *subject.written[1:]))
+        return found
 
     def allows(self, pattern: tuple[str, ...], subject: Candidate) -> bool:
         return subject.argv == pattern and ("/" in pattern[0] or not subject.own_path)

@@ -1,0 +1,244 @@
+"""`mcphub connect` outlives the daemon: its agent goes on in the next one, and is told of what was in flight."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+
+from tests.fakes.agent import Agent, Message, text
+from tests.fakes.bridge import bridge
+from tests.fakes.hub import MCPHUB, Fake, Hub, Place, eventually
+
+pytestmark = pytest.mark.anyio
+
+SERVERS = {"old": Fake(), "new": Fake({"era": "modern"})}
+ROUNDS = 10
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    place = Place()
+    place.configure(SERVERS)
+    yield place
+    place.remove()
+
+
+async def daemon_of(hub: Hub) -> int:
+    return int((await hub.status())["daemon"]["pid"])
+
+
+async def kill(hub: Hub, pid: int) -> int:
+    """kill -9; returns the pid of the one that comes after it."""
+    os.kill(pid, signal.SIGKILL)
+    return await after(hub, pid)
+
+
+async def after(hub: Hub, pid: int) -> int:
+    found = pid
+    with anyio.fail_after(10):
+        while found == pid:
+            try:
+                found = await daemon_of(hub)
+            except (OSError, anyio.BrokenResourceError, anyio.EndOfStream, ValueError, IndexError):
+                await anyio.sleep(0.02)  # between the two
+    return found
+
+
+def kind(answer: Message) -> str:
+    """How a call ended: `result`, or what an error is called."""
+    if "result" in answer:
+        return "tool error" if answer["result"].get("isError") else "result"
+    data = answer["error"].get("data", {})
+    return str(data.get("dev.mcphub/error", {}).get("kind", answer["error"]["message"]))
+
+
+async def works(agent: Agent, tool: str, era: str = "legacy") -> None:
+    """A call to it is answered, soon."""
+    with anyio.fail_after(15):
+        while kind(answer := await agent.call(tool, {"text": "x"}, era=era)) != "result":  # noqa: ASYNC110
+            await anyio.sleep(0.05)
+    assert text(answer) == "x"
+
+
+async def test_three_agents_and_kill_9(place: Place) -> None:
+    """C164: each goes on without a second handshake, is told to list again, and each request is answered once."""
+    hub = Hub(place, None)
+    async with AsyncExitStack() as stack:
+        legacy, modern, busy = [
+            await stack.enter_async_context(bridge(place, ends=ends)) for ends in ("pipes", "socketpairs", "socket")
+        ]
+        await legacy.initialize()
+        await busy.initialize()
+        await hub.until_state(*SERVERS)
+        await works(legacy, "mcp__old__echo")
+        assert (await legacy.request("logging/setLevel", {"level": "debug"}))["result"] == {}
+        wanted = {"notifications": {"toolsListChanged": True}}
+        await modern.start_modern("subscriptions/listen", wanted, id="sub")
+        await modern.notification("notifications/subscriptions/acknowledged")
+        forever = {"actions": [{"wait": str(place.root / "never")}]}
+        calls = [await busy.start("tools/call", {"name": f"mcp__{s}__do", "arguments": forever}) for s in SERVERS]
+        calls.append(await busy.start("tools/call", {"name": "mcp__old__do", "arguments": forever}, id='odd "id"'))
+        await busy.request("ping")
+        await kill(hub, await daemon_of(hub))
+        for call in calls:
+            answer = await busy.response(call)
+            assert kind(answer) == "outcome_unknown"
+            assert "check before calling it again" in answer["error"]["message"]
+        for agent in (legacy, busy):
+            await agent.notification("notifications/tools/list_changed")
+            assert {t["name"] for t in await agent.tools()} >= {"mcp__old__echo", "mcp__new__echo"}
+        changed = await modern.notification("notifications/tools/list_changed")
+        assert changed["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == "sub"
+        await works(legacy, "mcp__new__echo")
+        await works(busy, "mcp__old__echo")
+        await works(modern, "mcp__old__echo", "modern")
+        sessions = (await hub.status())["sessions"]
+        assert sorted(s["era"] for s in sessions) == ["legacy", "legacy", "modern"]
+        for agent in (legacy, modern, busy):
+            assert agent.responses == {}
+    await hub.until(lambda report: report["sessions"] == [])
+    await hub.end_daemon()
+
+
+async def test_at_random_moments(place: Place) -> None:
+    """Ten times, under load: every request is answered, by a result or an error with a name; nothing is left."""
+    hub = Hub(place, None)
+    chance = random.Random(5)
+    stopping = anyio.Event()
+    ended: dict[str, int] = {}
+
+    async def load(agent: Agent, era: str) -> None:
+        while not stopping.is_set():
+            size = chance.choice([10, 10, 10, 2000, 100_000])
+            params: dict[str, Any] = {"name": chance.choice(["mcp__old__echo", "mcp__new__echo"])}
+            params["arguments"] = {"text": "x" * size}
+            start = agent.start if era == "legacy" else agent.start_modern
+            ids = [await start("tools/call", params) for _ in range(chance.randint(1, 8))]
+            ids.append(await start("tools/list"))
+            for one in ids:
+                found = await agent.response(one, timeout=30)
+                how = kind(found) if one != ids[-1] else "list"
+                ended[how] = ended.get(how, 0) + 1
+
+    async with AsyncExitStack() as stack:
+        agents = [await stack.enter_async_context(bridge(place, ends=e)) for e in ("pipes", "socketpairs", "socket")]
+        for agent in agents:
+            agent.torn = []
+        await agents[0].initialize()
+        await agents[2].initialize()
+        await hub.until_state(*SERVERS)
+        async with anyio.create_task_group() as tasks:
+            for agent, era in zip(agents, ("legacy", "modern", "legacy"), strict=True):
+                tasks.start_soon(load, agent, era)
+            pid = await daemon_of(hub)
+            for _ in range(ROUNDS):
+                await anyio.sleep(chance.random() * 0.5)
+                pid = await kill(hub, pid)
+            stopping.set()
+        for agent in agents:
+            await agent.request("ping")
+        # Between a write and the word of it, an instant, nobody can tell: then there is an error behind the answer.
+        twice = [answer for agent in agents for found in agent.responses.values() for answer in found]
+        assert len(twice) <= 1 and all(kind(answer) in ("outcome_unknown", "lost") for answer in twice)
+    assert ended.keys() <= {"result", "tool error", "outcome_unknown", "lost", "list"}
+    assert ended["outcome_unknown"] > 0 and ended["result"] > 100
+    await hub.until(lambda report: report["sessions"] == [])
+    await hub.end_daemon()
+
+
+async def test_a_restart_in_order(place: Place, tmp_path: Path) -> None:
+    """An upgrade is no end: subscriptions stay, large answers that nobody has read yet come whole or not at all."""
+    hub = Hub(place, None)
+    async with bridge(place) as legacy, bridge(place, ends="socketpairs") as modern:
+        await legacy.initialize()
+        await hub.until_state(*SERVERS)
+        await modern.start_modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="sub")
+        await modern.notification("notifications/subscriptions/acknowledged")
+        before = await daemon_of(hub)
+        code, report = await hub.control("POST", "/v1/stop", body={"restart": True})
+        assert (code, report["pid"]) == (200, before)
+        await modern.notification("notifications/tools/list_changed")
+        assert modern.responses == {}
+        await works(legacy, "mcp__old__echo")
+        await after(hub, before)
+    await hub.end_daemon()
+
+
+async def test_a_person_who_stops_it(place: Place) -> None:
+    """Who stops the daemon wants it stopped: no agent starts it again."""
+    hub = Hub(place, None)
+    async with bridge(place) as agent:
+        await agent.initialize()
+        await hub.end_daemon()
+        await agent.end()
+    assert place.processes() == []
+
+
+async def test_large_messages(place: Place) -> None:
+    """A request that is half read, and an answer that is half written, when the daemon is killed: each ends once,
+    and the messages behind them are whole."""
+    hub = Hub(place, None)
+    async with bridge(place, ends="socketpairs") as agent:
+        agent.torn = []
+        await agent.initialize()
+        await hub.until_state(*SERVERS)
+        big = {"name": "mcp__old__do", "arguments": {"actions": [{"big": 4_000_000}]}}
+        answer = await agent.start("tools/call", big)
+        while b"xxxx" not in await agent.peek(1 << 12):
+            pass  # some of it has come, and no more is taken for now
+        params = {"name": "mcp__old__echo", "arguments": {"text": "y" * 5_000_000}}
+        head, tail = json.dumps({"jsonrpc": "2.0", "id": "half", "method": "tools/call", "params": params}), "\n"
+        await agent.stream.send(head[: 1 << 20].encode())
+        await kill(hub, await daemon_of(hub))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(agent.stream.send, (head[1 << 20 :] + tail).encode())
+            assert kind(await agent.response(answer)) in ("outcome_unknown", "lost")
+            assert kind(await agent.response("half")) in ("outcome_unknown", "lost")
+        await works(agent, "mcp__old__echo")
+        assert agent.responses == {}
+        assert len(agent.torn) == 1 and agent.torn[0].startswith(b'{"jsonrpc"')
+    await hub.end_daemon()
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_the_official_client(place: Place, mode: str) -> None:
+    """It notices nothing but that a call which was in flight has failed."""
+    hub = Hub(place, None)
+    server = StdioServerParameters(command=str(MCPHUB), args=["connect"], env=place.environment(), cwd=place.root)
+    forever = {"actions": [{"wait": str(place.root / "never")}]}
+    failed: list[str] = []
+    with anyio.fail_after(40):
+        async with Client(server, mode=mode) as client:
+            await client.list_tools()  # a modern one says nothing before
+            await hub.until_state(*SERVERS)
+
+            async def call() -> None:
+                try:
+                    await client.call_tool("mcp__old__do", forever)
+                except MCPError as e:
+                    failed.append(e.message)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await eventually(lambda: any(_calls(line) for line in hub.received("old")), timeout=10)
+                await kill(hub, await daemon_of(hub))
+            assert "whether it had effects is unknown" in failed[0]
+            await hub.until_state(*SERVERS)
+            assert "mcp__new__echo" in {tool.name for tool in (await client.list_tools()).tools}
+            result = await client.call_tool("mcp__new__echo", {"text": "still here"})
+            assert "still here" in str(result.content)
+    await hub.end_daemon()
+
+
+def _calls(line: Any) -> bool:
+    return isinstance(line, dict) and line.get("method") == "tools/call"
