@@ -6,6 +6,7 @@ It must not know where text comes from, nor clean any: the log, stderr and fault
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote
 
@@ -44,8 +45,8 @@ def secret_values(
 def own_values(transport: StdioSpec | HttpSpec | InProcessSpec) -> dict[str, str]:
     """Value -> what is shown for it where text is about this server; in others it is too common to be looked for.
 
-    Command, directory and address that hold a variable, as the file has them, with `${VAR}` kept; and of arguments that
-    are not shown as they are: their variables, the value of an `--option=`, what they carry as a URL.
+    Command, helper, directory and address that hold a variable, as the file has them, with `${VAR}` kept; and of
+    arguments that are not shown as they are: their variables, the value of an `--option=`, what they carry as a URL.
     """
     found: dict[str, str] = {}
     if isinstance(transport, StdioSpec):
@@ -60,6 +61,9 @@ def own_values(transport: StdioSpec | HttpSpec | InProcessSpec) -> dict[str, str
             found |= _variables(transport.shown_cwd, transport.cwd)
             found[transport.cwd] = transport.shown_cwd
     elif isinstance(transport, HttpSpec):
+        if transport.helper is not None:
+            words = zip(transport.helper.words, shlex.split(transport.helper.shown), strict=False)
+            found |= {str(word): shown for word, shown in words if word != shown}
         if transport.tls is not None:
             found |= {getattr(transport.tls, part): text for part, text in transport.tls.shown}
         parts = split_url(str(transport.url)) if "$" in transport.shown else None

@@ -95,8 +95,8 @@ class Worker:
         self.key = spec.key()
         self.stderr = StderrRing(stderr_bytes)
         self._redact = Redactor()
-        self._redact.show(own_values(spec.transport))
         self._redact.show(secret_values(spec.transport))
+        self._redact.show(own_values(spec.transport))
         self._remote = isinstance(spec.transport, HttpSpec)
         self._diagnosis = Diagnosis(self._remote, spec.startup_timeout, self._redact.clean, self.stderr_tail)
         self.client: Client | None = None

@@ -150,7 +150,9 @@ async def test_at_random_moments(place: Place) -> None:
         # Between a write and the word of it, an instant, nobody can tell: then there is an error behind the answer.
         twice = [answer for agent in agents for found in agent.responses.values() for answer in found]
         assert len(twice) <= 1 and all(kind(answer) in ("outcome_unknown", "lost") for answer in twice)
-    assert ended.keys() <= {"result", "tool error", "outcome_unknown", "lost", "list"}
+    # A server that has just connected may have tools that are not merged yet: that has a name too.
+    named = {how for how in ended if not how.startswith("unknown tool")}
+    assert named <= {"result", "tool error", "outcome_unknown", "lost", "list"}
     assert ended["outcome_unknown"] > 0 and ended["result"] > 100
     await hub.until(lambda report: report["sessions"] == [])
     await hub.end_daemon()

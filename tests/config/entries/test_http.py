@@ -128,6 +128,7 @@ def test_a_line_break_at_the_end_of_a_header() -> None:
         ({"headers": {"Mcp-Param-A": "x"}}, "headers.Mcp-Param-A", "mcphub sets this header itself"),
         ({"headers": {"Host": "evil.example"}}, "headers.Host", "mcphub sets this header itself"),
         ({"url": "http://h.example/"}, "url", "plain http to h.example"),
+        ({"url": "http://u:${TOKEN}@${TOKEN}.example/"}, "url", "plain http to ${TOKEN}.example"),
     ],
 )
 def test_warnings_of_remote_entries(raw: dict[str, Any], key: str, text: str) -> None:

@@ -23,7 +23,7 @@ def tls(value: Any, scope: Scope = Scope.USER) -> TlsFiles | None:
     [
         ({}, None),
         ({"ca": ""}, None),
-        ({"cert": "${HOME}/c.pem"}, TlsFiles("/home/u/c.pem")),
+        ({"cert": "${HOME}/c.pem"}, TlsFiles("/home/u/c.pem", shown=(("cert", "${HOME}/c.pem"),))),
         ({"cert": "c.pem", "key": "../k.pem", "ca": "/a.pem"},
          TlsFiles("/home/u/.config/mcphub/c.pem", "/home/u/.config/k.pem", "/a.pem")),
     ],
