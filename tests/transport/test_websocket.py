@@ -324,8 +324,8 @@ async def test_a_server_that_wants_a_certificate(tmp_path: Path) -> None:
     tls.load_verify_locations(authority.path)
     stranger = Authority.made(other).client("me")
     trusted = {"SSL_CERT_FILE": str(authority.path)}
-    cases = {None: "wants a client certificate", TlsFiles(str(stranger[0]), str(stranger[1])): "refuses the client certificate"}
-    for files, said in cases.items():
+    unknown = TlsFiles(str(stranger[0]), str(stranger[1]))
+    for files, said in ((None, "wants a client certificate"), (unknown, "refuses the client certificate")):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             url = f"wss://127.0.0.1:{listener.getsockname()[1]}/"
             async with anyio.create_task_group() as tasks:
