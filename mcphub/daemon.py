@@ -6,6 +6,7 @@ It must not hold state of its own, and nothing imports it but `ahead`.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import ctypes
 import gc
 import logging
@@ -15,6 +16,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 import anyio.abc
@@ -30,15 +32,12 @@ from mcphub.config.settings import HubSettings
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.client import Client
 from mcphub.connection.worker import Worker
-from mcphub.control.hub import Hub
 from mcphub.errors import ConfigError, ControlError, McphubError
 from mcphub.gateway.dispatch import Gateway
-from mcphub.hub import RunningHub
 from mcphub.observe.logging import configure
 from mcphub.policy.tools import tool_rules
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.sessions.connectors import ConnectorsRefresher
-from mcphub.sessions.http_endpoint import HttpEndpoint, Log
 from mcphub.sessions.login_path import LoginPathRefresher
 from mcphub.sessions.loopback import Loopback, open_loopback
 from mcphub.sessions.remote_settings import RemoteSettingsRefresher
@@ -54,6 +53,11 @@ from mcphub.transport.link import Surroundings
 from mcphub.transport.process import Launcher, Started, become_subreaper
 from mcphub.transport.unix_socket import listening
 from mcphub.transport.wire import Batch
+
+if TYPE_CHECKING:
+    from mcphub.control.hub import Hub
+    from mcphub.hub import RunningHub
+    from mcphub.sessions.http_endpoint import HttpEndpoint, Log
 
 log = logging.getLogger("mcphub")
 
@@ -161,12 +165,11 @@ async def _serving(
     """Everything between the first part that is built and the last that is taken down."""
     batch = Batch()
     sink = _Sink()
-    early: dict[str, Callable[[], list[str]]] = {"status": list}
     surroundings = Surroundings(
         launcher,
         batch,
         lambda: workspaces.environment(),
-        {welcome.NAME: welcome.server(where.servers, lambda: early["status"]()), **(given or {})},
+        {welcome.NAME: welcome.server(where.servers, lambda: welcome.lines(supervisor)), **(given or {})},
         report=_report,
     )
     settings = _settings(where)
@@ -202,13 +205,9 @@ async def _serving(
         listening(where.control_socket) as control_sock,
     ):
         ids = WorkspaceIds(where.workspace_ids)
-        endpoint = HttpEndpoint(gateway, workspaces, ids, listener.numbers, _log, _report)
         loopback = open_loopback(settings.http, where.http_token)
         hide([loopback.token] if loopback.token else [])
-        hub = RunningHub(
-            supervisor, catalog, gateway, workspaces, listener, endpoint, loopback, ids, launcher, where, stop.set
-        )
-        early["status"] = hub.lines
+        began = asyncio.get_running_loop().time()
         ending = anyio.Event()
         quiet = anyio.Event()
 
@@ -219,10 +218,25 @@ async def _serving(
                 loopback.sock.close()  # nobody else has taken it
             if not ending.is_set():
                 with _frequent_switches():
-                    control_server, http_listener = await anyio.to_thread.run_sync(_http)
+                    http = await anyio.to_thread.run_sync(_http)
                 quiet.set()
-                async with http_listener(endpoint, http_sock, loopback, _log):
-                    async with control_server(hub, control_sock):
+                endpoint = http.endpoint(gateway, workspaces, ids, listener.numbers, _log, _report)
+                hub = http.hub(
+                    supervisor,
+                    catalog,
+                    gateway,
+                    workspaces,
+                    listener,
+                    endpoint,
+                    loopback,
+                    ids,
+                    launcher,
+                    where,
+                    stop.set,
+                    began,
+                )
+                async with http.http_listener(endpoint, http_sock, loopback, _log):
+                    async with http.control_server(hub, control_sock):
                         await ending.wait()
                     gateway.end(listener.outliving())
                     batch.flush()
@@ -243,8 +257,8 @@ async def _serving(
                 agents.start_soon(LoginPathRefresher(launcher, where, os.environ, _log).run, quiet)
                 agents.start_soon(pins.run)
                 agents.start_soon(listener.run, agent_sock)
-                async with anyio.create_task_group() as http:
-                    http.start_soon(serve_http)
+                async with anyio.create_task_group() as doors:
+                    doors.start_soon(serve_http)
                     served = where.agent_socket + (f" and {loopback.url}" if loopback.url else "")
                     log.info("serving agents on %s, people on %s", served, where.control_socket)
                     yield
@@ -293,14 +307,22 @@ def _frequent_switches() -> Iterator[None]:
         sys.setswitchinterval(before)
 
 
-def _http() -> tuple[
-    Callable[[Hub, socket.socket], AbstractAsyncContextManager[None]],
-    Callable[[HttpEndpoint, socket.socket, Loopback, Log], AbstractAsyncContextManager[None]],
-]:
+class _Http(NamedTuple):
+    """What is imported only once somebody needs it."""
+
+    hub: type[RunningHub]
+    endpoint: type[HttpEndpoint]
+    control_server: Callable[[Hub, socket.socket], AbstractAsyncContextManager[None]]
+    http_listener: Callable[[HttpEndpoint, socket.socket, Loopback, Log], AbstractAsyncContextManager[None]]
+
+
+def _http() -> _Http:
     from mcphub.control.server import control_server
+    from mcphub.hub import RunningHub
+    from mcphub.sessions.http_endpoint import HttpEndpoint
     from mcphub.sessions.http_listener import http_listener
 
-    return control_server, http_listener
+    return _Http(RunningHub, HttpEndpoint, control_server, http_listener)
 
 
 def _settings(where: Places) -> HubSettings:

@@ -22,7 +22,7 @@ from mcphub.config.load import Loaded
 from mcphub.config.names import name_fault, shown_name
 from mcphub.config.places import Places
 from mcphub.config.resolve import ResolvedSet
-from mcphub.connection.machine import Asked, Connected, Failed
+from mcphub.connection.machine import Asked
 from mcphub.connection.view import View
 from mcphub.connection.worker import Worker
 from mcphub.desired import instance_key, judgements, rows, twins, visible
@@ -88,7 +88,9 @@ class RunningHub:
         launcher: Launcher,
         where: Places,
         stop: Callable[[], None],
+        began: float,
     ) -> None:
+        """`began`: when the daemon did, by the loop's clock."""
         self._supervisor = supervisor
         self._catalog = catalog
         self._gateway = gateway
@@ -101,7 +103,7 @@ class RunningHub:
         self._sockets = (where.agent_socket, where.http_socket, where.control_socket)
         self._stop = stop
         self._loop = asyncio.get_running_loop()
-        self._began = self._loop.time()
+        self._began = began
 
     # --- status ------------------------------------------------------------------------------------------------------
 
@@ -571,19 +573,6 @@ class RunningHub:
     def restart(self) -> None:
         self._listener.restarting = True
         self._stop()
-
-    def lines(self) -> list[str]:
-        """One line a server, for the embedded server's own status tool."""
-        out = []
-        for worker in self._supervisor.workers.values():
-            state = worker.state
-            text = "connected" if isinstance(state, Connected) else type(state).__name__.lower()
-            why = f": {state.fault.message}" if isinstance(state, Failed) else ""
-            out.append(f"{worker.name}: {text}{why}")
-        for key, wish in self._supervisor.snapshot.value.desired.items():
-            if isinstance(wish, Broken):
-                out.append(f"{key.name}: failed: {wish.problem.message}")
-        return out
 
 
 class _Answer:

@@ -11,12 +11,29 @@ from collections.abc import Callable
 from typing import Any
 
 from mcphub import __version__
+from mcphub.connection.machine import Connected, Failed
 from mcphub.errors import JSONRPCError
 from mcphub.protocol.versions import MODERN
+from mcphub.spec import Broken
+from mcphub.supervisor.supervisor import Supervisor
 
 NAME = "welcome"
 _NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
 _READS = {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False}
+
+
+def lines(supervisor: Supervisor) -> list[str]:
+    """One line a server: what `hub_status` shows."""
+    out = []
+    for worker in supervisor.workers.values():
+        state = worker.state
+        text = "connected" if isinstance(state, Connected) else type(state).__name__.lower()
+        why = f": {state.fault.message}" if isinstance(state, Failed) else ""
+        out.append(f"{worker.name}: {text}{why}")
+    for key, wish in supervisor.snapshot.value.desired.items():
+        if isinstance(wish, Broken):
+            out.append(f"{key.name}: failed: {wish.problem.message}")
+    return out
 
 
 def server(mcp_json: str, status: Callable[[], list[str]]) -> Callable[[str, dict[str, Any]], dict[str, Any]]:
