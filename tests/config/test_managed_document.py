@@ -142,8 +142,8 @@ def test_the_examples_are_good() -> None:
     assert ([entry.name for entry in layer.entries], layer.problems, layer.warnings) == (["tickets"], (), ())
     assert layer.policy is not None
     policy = read_policy(layer.policy)
-    assert (len(policy.denied), policy.closed, policy.warnings) == (2, (), ())
+    assert (len(policy.denied), policy.closed, policy.warnings) == (3, (), ())
     data = (examples / "managed-mcp.json").read_bytes()
     enterprise = parse_file(data, scope=Scope.ENTERPRISE, path="/etc/mcphub/managed-mcp.json", directory="/etc/mcphub")
     found = resolve([enterprise], Context())
-    assert (set(found.specs), found.problems, found.warnings) == ({"tickets", "time"}, (), ())
+    assert (set(found.specs), found.problems, found.warnings) == ({"wiki", "time"}, (), ())

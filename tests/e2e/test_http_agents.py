@@ -607,6 +607,7 @@ async def test_print_url_without_tcp(place: Place) -> None:
         path = place.agent_socket.with_name("http.sock")
         assert done.stdout.decode() == f"unix://{path}#/mcp/s/old\n"
         assert b"listen" in done.stderr
+        await hub.until_state("old")
         agent = HttpAgent(done.stdout.decode().strip())
         await agent.initialize()
         assert text(await agent.request("tools/call", {"name": "echo", "arguments": {"text": "x"}})) == "x"

@@ -159,8 +159,8 @@ async def test_a_call_in_each_state(place: Place) -> None:
 
 
 async def test_an_agent_that_sends_without_end(place: Place) -> None:
-    """C165: one line above the limit ends that agent alone, without the daemon holding more than the limit; half a line
-    and answers to nothing disturb nobody."""
+    """C165: one line without end, four times the limit, ends that agent alone, without the daemon holding more than the
+    limit; half a line and answers to nothing disturb nobody."""
     async with running({"fine": Fake()}, place=place) as hub, await agent_in(hub) as calm:
         await hub.until_state("fine")
         before = (await hub.status())["daemon"]["rss"]
@@ -172,7 +172,7 @@ async def test_an_agent_that_sends_without_end(place: Place) -> None:
                     await endless.stream.send(block)
                     if n % 16 == 0:
                         assert text(await calm.call("mcp__fine__echo", {"text": "calm"})) == "calm"
-        assert n < 80
+        assert 250 < n < 270
         half = await hub.agent()
         await half.send_line(b'{"jsonrpc":"2.0","id":"hub-1","result":{}}')
         await half.stream.send(b'{"jsonrpc":"2.0","id":1,"method":"tools/')
