@@ -51,11 +51,14 @@ class Here(msgspec.Struct, frozen=True):
     def row(self, name: str, path: str = "") -> ServerStatus | None:
         """The daemon's row of this server, with a path of the one from that file; None where there is no daemon or no
         such server."""
+        return next((row for row in self.rows(name) if path in ("", row["origin"]["path"])), None)
+
+    def rows(self, name: str) -> list[ServerStatus]:
+        """All rows of this name, of whatever workspace; none where there is no daemon."""
         try:
-            rows = self.client.status(name)["servers"]
+            return self.client.status(name)["servers"]
         except ControlError:
-            return None
-        return next((row for row in rows if path in ("", row["origin"]["path"])), None)
+            return []
 
     def tell(self) -> bool:
         """Let a daemon that runs read the files that changed; False = none runs. A daemon that cannot is complained

@@ -71,9 +71,18 @@ def managed_layer(document: Document, *, path: str, directory: str, fetched: boo
         origin = Origin(Scope.MANAGED, path, VERSION, document.line((VERSION,)))
         faults.append(Problem("", origin, f"cannot use {origin}: {fault}"))
 
-    ours = (SERVERS, remote_settings.KEY, VERSION, "$schema", *_misplaced(top))
+    misspelt = {key: meant for key in top if (meant := near_miss(key, (SERVERS, remote_settings.KEY, VERSION)))}
+    for key, meant in misspelt.items():
+        origin = Origin(Scope.MANAGED, path, key, document.line((key,)))
+        cause = f"unknown key, probably meant as {meant}; correct it, since it does not count like this"
+        faults.append(Problem("", origin, f"cannot use {origin}: {cause}"))
+
+    ours = (SERVERS, remote_settings.KEY, VERSION, "$schema", "mcpServers", *misspelt)
     rules = {key: value for key, value in top.items() if key not in ours}
-    warnings = [f"{path}:{document.line((key,))} {key}: {hint}" for key, hint in _misplaced(top).items()]
+    warnings = []
+    if "mcpServers" in top:
+        place = f"{path}:{document.line(('mcpServers',))} mcpServers"
+        warnings.append(f"{place}: this key is not used; servers of managed settings go below {SERVERS!r}")
     policy = PolicyDocument(
         Origin(Scope.MANAGED, path, ""), rules, document.lines, faults[0].message if faults else ""
     )
@@ -103,15 +112,6 @@ def _version_fault(top: Mapping[str, Any]) -> str:
     if version > KNOWN_VERSION:
         return f"this mcphub knows up to version {KNOWN_VERSION}; install a newer one"
     return ""
-
-
-def _misplaced(top: Mapping[str, Any]) -> dict[str, str]:
-    """Keys that probably mean one of ours, and what to say of them."""
-    found = {key: near_miss(key, (SERVERS, remote_settings.KEY)) for key in top}
-    hints = {key: f"this key is not used; did you mean {meant!r}?" for key, meant in found.items() if meant}
-    if "mcpServers" in top:
-        hints["mcpServers"] = f"this key is not used; servers of managed settings go below {SERVERS!r}"
-    return hints
 
 
 def _entry_fault(raw: Mapping[str, Any], fetched: bool) -> str:

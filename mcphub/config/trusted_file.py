@@ -125,7 +125,10 @@ def _owned(path: str, wanted: str, status: os.stat_result, trust: Trust) -> None
         raise ConfigError(f"cannot trust {wanted}: {cause}")
     if status.st_mode & 0o022:
         mode = f"{stat.S_IMODE(status.st_mode):04o}"
-        cause = f"others can write to {subject} (mode {mode}); run: chmod go-w {path}"
+        # A directory that is everybody's on purpose must stay so: what others can replace does not belong into it.
+        sticky = status.st_mode & stat.S_ISVTX
+        cure = "move the file to where only root can write" if sticky else f"run: chmod go-w {path}"
+        cause = f"others can write to {subject} (mode {mode}); {cure}"
         raise ConfigError(f"cannot trust {wanted}: {cause}")
 
 

@@ -216,8 +216,10 @@ class Worker:
         """Let something happen to this instance; takes effect in its own task."""
         self._move(event)
         if self.client is not None and not isinstance(self.state, Connected) and not self.client.gone:
+            why = event.detail if isinstance(event, TurnedOff) else ""
             asked = isinstance(event, Asked)
-            self.client.gone = "it was reconnected on request" if asked else "it was removed, or its entry changed"
+            gone = "it was reconnected on request" if asked else "it was removed, or its entry changed"
+            self.client.gone = why or gone
         self._wake.set()
         if self._scope is not None and not isinstance(self.state, Connected):
             self._scope.cancel()

@@ -21,6 +21,7 @@ MASK = "***"
 _VALUES = frozenset({"env", "headers", "oauth"})
 _REFERENCE = re.compile(r"\$\{(?P<name>secret:[^{}]*|[A-Za-z_][A-Za-z0-9_]*)")
 #: Of two contents that show alike.
+ALSO = "(what is shown as *** or stands for a variable may have changed as well: look at it before you say yes)"
 HIDDEN = "(a value that is not shown: in env or headers, after `=` in an argument, or what a variable stands for)"
 
 
@@ -48,7 +49,9 @@ def difference(old: Approved, new: Approved) -> tuple[str, ...]:
     import difflib  # few entries ever change
 
     lines = list(difflib.unified_diff(before, after, n=1, lineterm=""))[3:]
-    return tuple("..." if line.startswith("@@") else f"{line[:1]} {line[1:]}" for line in lines)
+    shown = tuple("..." if line.startswith("@@") else f"{line[:1]} {line[1:]}" for line in lines)
+    # What is masked on both sides looks the same whatever it was, and whatever it is now.
+    return (*shown, f"? {ALSO}") if any(MASK in line or "${" in line for line in after) else shown
 
 
 def _lines(content: Approved) -> list[str]:

@@ -44,18 +44,20 @@ class StateFile(Generic[T]):
     """The file at `path`, whose members are those of `kind` (every field with a default; it has no `version`).
 
     `lost` says what follows when it cannot be used, such as "no server of a project is approved". `migrations` has one
-    step for each version that is older than `version`.
+    step for each version that is older than `version`. `mend`: a change sets a damaged file aside and begins anew; else
+    it is refused, where what the file said may still be in force.
     """
 
     def __init__(
         self, path: str, kind: type[T], *, version: int = 1, migrations: Mapping[int, Migration] | None = None,
-        lost: str,
+        lost: str, mend: bool = True,
     ) -> None:
         self.path = path
         self.version = version
         self._kind = kind
         self._migrations = migrations or {}
         self._lost = lost
+        self._mend = mend
 
     def load(self) -> tuple[T, tuple[str, ...]]:
         """What the file says (without one: the empty value), and why it cannot be used. Never raises."""
@@ -84,7 +86,9 @@ class StateFile(Generic[T]):
         def changed(data: bytes | None) -> bytes:
             try:
                 old = self.decode(data)
-            except Damaged:
+            except Damaged as damaged:
+                if not self._mend:
+                    raise ConfigError(f"{damaged}; repair it, or move it away: {self._lost}") from damaged
                 assert data is not None
                 atomicfile.replace(f"{self.path}.damaged", data)
                 old = self._kind()

@@ -40,11 +40,14 @@ def covers(directory: str, workspace: str) -> bool:
     return directory in ("", workspace) or workspace.startswith(directory.rstrip("/") + "/")
 
 
+_LOST = "what was switched off while it could be read stays so until mcphub starts again"
+
+
 class ToggleStore:
     """The file at `path`. Every method reads it afresh, so that several programs may use it at once."""
 
     def __init__(self, path: str) -> None:
-        self._file = StateFile(path, Toggles, version=VERSION, lost="no server counts as switched off by you")
+        self._file = StateFile(path, Toggles, version=VERSION, lost=_LOST, mend=False)
 
     def load(self) -> tuple[Toggles, tuple[str, ...]]:
         """What is off, and what is wrong with the file. With a file that cannot be used nothing is off."""
@@ -56,7 +59,7 @@ class ToggleStore:
 
     def disable(self, name: str, directory: str = "") -> None:
         """Switch it off for agents of this directory, "" = for all. Raises ConfigError when the file cannot be
-        changed."""
+        changed, or read: what it said may still be in force, and must not end by this."""
         toggle = Toggle(name, directory)
         self._file.change(lambda old: Toggles(tuple(sorted({*old.off, toggle}))))
 

@@ -89,11 +89,14 @@ def _read(data: bytes, path: str) -> dict[str, str]:
     """The directories by id. Raises ConfigError, of a file that a newer mcphub wrote as well."""
     try:
         document = json.loads(data)
-        version, found = document["version"], document["workspaces"]
+        version = document["version"]
         if version != VERSION:
-            raise ConfigError(f"cannot use {path}: it is of version {version!r}, and this mcphub knows {VERSION}")
+            cure = "use the mcphub that wrote it, or move it away: agents' URLs of workspaces are then new ones"
+            raise ConfigError(f"cannot use {path}: it is of version {version!r}, this mcphub knows {VERSION}; {cure}")
+        found = document["workspaces"]
         if not all(isinstance(one, str) and one.startswith("/") for one in found.values()):
             raise ValueError("a workspace is an absolute path")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _Damaged(f"cannot use {path}: {error}; `mcphub connect --print-url` writes it anew") from None
+        cause = f"it is damaged (no {error})" if isinstance(error, KeyError) else f"it is damaged ({error})"
+        raise _Damaged(f"cannot use {path}: {cause}; `mcphub connect --print-url` writes it anew") from None
     return dict(found)

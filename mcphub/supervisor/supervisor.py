@@ -17,7 +17,7 @@ from mcphub.connection.machine import TurnedOff
 from mcphub.connection.rest import Known
 from mcphub.connection.view import View
 from mcphub.connection.worker import Sink, Worker
-from mcphub.spec import Desired, InstanceKey, ServerSpec, Want
+from mcphub.spec import Desired, InstanceKey, Off, ServerSpec, Want
 from mcphub.supervisor.reconcile import reconcile
 from mcphub.supervisor.startup import Limiters
 from mcphub.supervisor.watch import Watch
@@ -37,6 +37,14 @@ class Snapshot(msgspec.Struct, frozen=True):
 def _kind_of(spec: ServerSpec) -> InstanceKey:
     """What it is, whichever agent has it."""
     return msgspec.structs.replace(spec, agent="").key() if spec.agent else spec.key()
+
+
+def _why(desired: Desired, key: InstanceKey) -> str:
+    """Why an instance ends that ran: what is said of its server now, "" = it is gone, or another takes its place."""
+    for other, wish in desired.items():
+        if _same_server(other, key) and isinstance(wish, Off):
+            return f"it is disabled now ({wish.because}): {wish.detail}"
+    return ""
 
 
 def _same_server(one: InstanceKey, other: InstanceKey) -> bool:
@@ -98,7 +106,7 @@ class Supervisor:
             worker = self.workers.pop(key)
             self._remember(worker)
             self._leaving[worker] = anyio.Event()
-            worker.post(TurnedOff("stopping"))
+            worker.post(TurnedOff("stopping", _why(desired, key)))
         for key in plan.start:
             wish = desired[key]
             assert isinstance(wish, Want)

@@ -113,18 +113,29 @@ def test_fetched_settings_name_no_further_place() -> None:
 @pytest.mark.parametrize(
     "key, hint",
     [
-        ("managedMcpServer", "did you mean 'managedMcpServers'?"),
-        ("managedMCPServers", "did you mean 'managedMcpServers'?"),
-        ("remote_settings", "did you mean 'remoteSettings'?"),
-        ("mcpServers", "servers of managed settings go below 'managedMcpServers'"),
+        ("managedMcpServer", "managedMcpServers"),
+        ("managedMCPServers", "managedMcpServers"),
+        ("remote_settings", "remoteSettings"),
+        ("remoteSetting", "remoteSettings"),
     ],
 )
-def test_a_key_that_is_nearly_ours_is_a_warning(key: str, hint: str) -> None:
-    """It is not used, and its writer learns how it is spelt; policy need not speak of it again."""
+def test_a_key_that_is_nearly_ours_closes(key: str, hint: str) -> None:
+    """What its writer meant does not count like this, the switch that closes perhaps among it."""
     layer = parsed({key: {}})
-    assert layer.warnings == (f"{PATH}:2 {key}: this key is not used; {hint}",)
+    assert layer.faulty
+    [problem] = layer.problems
+    assert f"{PATH}:2 {key}: unknown key, probably meant as {hint}" in problem.message
     assert layer.policy is not None
-    assert not layer.policy.raw
+    assert not layer.policy.raw and layer.policy.fault == problem.message
+
+
+def test_servers_by_the_name_of_other_files() -> None:
+    """They are not used, and their writer learns where they go."""
+    layer = parsed({"mcpServers": {}})
+    assert layer.warnings == (
+        f"{PATH}:2 mcpServers: this key is not used; servers of managed settings go below 'managedMcpServers'",
+    )
+    assert not layer.faulty
 
 
 def test_broken_before_anything_was_read() -> None:

@@ -87,7 +87,10 @@ TABLE = {
     "directory others can write": (
         mode(lambda path: path.parent, 0o777), r"others can write to DIR \(mode 0777\); run: chmod go-w DIR"
     ),
-    "sticky directory": (mode(lambda path: path.parent, 0o1777), r"others can write to DIR \(mode 1777\)"),
+    "sticky directory": (
+        mode(lambda path: path.parent, 0o1777),
+        r"others can write to DIR \(mode 1777\); move the file to where only root can write",
+    ),
     "directory above": (mode(lambda path: path.parents[1], 0o775), r"others can write to \S+/etc \(mode 0775\)"),
     "link": (linked, r"it is a symbolic link, not a regular file"),
     "dangling link": (dangling, r"it is a symbolic link, not a regular file"),

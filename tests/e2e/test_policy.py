@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from tests.fakes.agent import Agent
@@ -11,7 +13,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 SERVERS = {
     "good": Fake({"tools": ["echo", "write_file", "old"]}, {"disabledTools": ["old"]}),
-    "also": Fake({"tools": ["echo"]}),
+    "also": Fake({"tools": ["echo", "do"]}),
 }
 SETTINGS = """
 [policy]
@@ -24,7 +26,8 @@ oddKey = 1
 async def test_forbidden_tools(hub: Hub, agent: Agent) -> None:
     """They are not listed; who calls one is told by which rule, and the server never hears of it."""
     reply = await agent.request("tools/list")
-    assert [tool["name"] for tool in reply["result"]["tools"]] == ["mcp__also__echo", "mcp__good__echo"]
+    listed = [tool["name"] for tool in reply["result"]["tools"]]
+    assert listed == ["mcp__also__do", "mcp__also__echo", "mcp__good__echo"]
     path = hub.place.config / "settings.toml"
     for call in (agent.request, agent.modern):
         for name, words in (
@@ -54,3 +57,26 @@ async def test_a_forbidden_server(hub: Hub) -> None:
         assert answer["result"]["isError"] is True
         assert "disabled (policy)" in answer["result"]["content"][0]["text"]
     assert hub.place.starts("bad") == []
+
+
+async def test_a_server_that_becomes_forbidden_in_a_call(hub: Hub) -> None:
+    """C125: it is stopped, and the call that ends with it says by which rule; so does the next one."""
+    settings = hub.place.config / "settings.toml"
+    before = settings.read_text()
+    async with await hub.agent() as agent:
+        await agent.initialize()
+        await hub.until_state("also")
+        actions = [{"wait": str(hub.place.config / "never")}]
+        slow = await agent.start("tools/call", {"name": "mcp__also__do", "arguments": {"actions": actions}})
+        with anyio.fail_after(20):
+            while not row(await hub.status(), "also")["calls_in_flight"]:
+                await anyio.lowlevel.checkpoint()
+        settings.write_text(before.replace('"Bad" }', '"Bad" }, { serverName = "also" }'))
+        try:
+            await hub.until_state("also", state="disabled")
+            error = (await agent.response(slow))["error"]
+            assert 'disabled now (policy): denied by policy: {"serverName": "also"}' in error["message"]
+            assert str(settings) in error["message"]
+        finally:
+            settings.write_text(before)
+            await hub.until_state("also")

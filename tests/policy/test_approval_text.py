@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcphub.policy.approval_text import HIDDEN, difference, references, refers_to_secret, shown_entry
+from mcphub.policy.approval_text import ALSO, HIDDEN, difference, references, refers_to_secret, shown_entry
 from mcphub.store.approvals import Approved
 
 
@@ -59,8 +59,24 @@ def test_what_differs() -> None:
         "...",
         "  with A",
         "+ with B",
+        f"? {ALSO}",
     )
     assert "+ in /v" in difference(OLD, Approved("d2", OLD.command, "/v", ("A",), OLD.entry))
+
+
+@pytest.mark.parametrize(
+    ("raw", "also"),
+    [
+        ({"command": "sh", "args": ["--require=./ok.js"]}, True),
+        ({"command": "sh", "env": {"URL": "https://evil/"}}, True),
+        ({"command": "${PROG}"}, True),
+        ({"command": "sh", "args": ["x"]}, False),
+    ],
+)
+def test_a_visible_change_does_not_hide_another(raw: dict[str, object], also: bool) -> None:
+    """C133: beside a change that is shown, one that is not may stand; the person is told to look."""
+    lines = difference(OLD, Approved("d2", ("sh",), "/w", (), shown_entry(raw)))
+    assert (lines[-1] == f"? {ALSO}") is also
 
 
 def test_what_differs_in_what_is_not_shown() -> None:

@@ -56,6 +56,16 @@ def test_off_and_on_again(path: Path) -> None:
     assert json.loads(path.read_bytes()) == {"version": 1, "off": [{"name": "b", "directory": "/v"}]}
 
 
+def test_a_damaged_file_is_not_begun_anew(path: Path) -> None:
+    """What it said stays in force while mcphub runs, and must not end because another server is switched off."""
+    path.write_bytes(damaged := b'{"version":1,"off":[')
+    store = ToggleStore(str(path))
+    for change in (lambda: store.disable("b"), lambda: store.enable("b")):
+        with pytest.raises(ConfigError, match="damaged.*repair it, or move it away.*stays so until mcphub starts"):
+            change()
+    assert path.read_bytes() == damaged
+
+
 def test_a_newer_file_is_left_alone(path: Path) -> None:
     """Nothing is off by it, and it is not changed."""
     path.write_bytes(b'{"version": 2}')

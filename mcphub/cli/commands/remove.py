@@ -73,8 +73,7 @@ def _dynamic(here: Here, name: str) -> bool:
     one = here.load().resolved.servers.get(name)
     if one is not None and Scope.DYNAMIC in (one.origin.scope, *(origin.scope for origin in one.shadows)):
         return True
-    row = here.row(name)
-    return row is not None and row["scope"] == Scope.DYNAMIC
+    return any(row["scope"] == Scope.DYNAMIC for row in here.rows(name))
 
 
 def _remove_dynamic(here: Here, name: str) -> None:

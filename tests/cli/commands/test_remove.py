@@ -56,6 +56,12 @@ def test_what_was_added_to_the_daemon(home: Place, hub: CannedHub, portal: Block
     assert len(hub.asked) == 1
 
 
+def test_what_was_added_beside_another_of_its_name(home: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """The daemon's first row of the name may be another workspace's: the one that was added is found all the same."""
+    hub.servers = [server("d", scope="user"), server("d", scope="dynamic")]
+    assert home.run("remove", "d", "--scope", "dynamic") == ("removed d from scope dynamic\n", "", 0)
+
+
 def test_what_was_kept_without_a_daemon(home: Place) -> None:
     """It can be taken away as well."""
     assert home.run("add", "--scope", "dynamic", "--keep", "d", "--", "x")[2] == 0
