@@ -147,9 +147,10 @@ async def test_at_random_moments(place: Place) -> None:
             stopping.set()
         for agent in agents:
             await agent.request("ping")
-        # Between a write and the word of it, an instant, nobody can tell: then there is an error behind the answer.
-        twice = [answer for agent in agents for found in agent.responses.values() for answer in found]
-        assert len(twice) <= 1 and all(kind(answer) in ("outcome_unknown", "lost") for answer in twice)
+        # Between a write and the word of it, an instant, nobody can tell: then there is an error behind each answer
+        # that this write held. Never a second result, and never two errors.
+        for found in (found for agent in agents for found in agent.responses.values()):
+            assert [kind(answer) in ("outcome_unknown", "lost") for answer in found] in ([], [True])
     # A server that has just connected may have tools that are not merged yet: that has a name too.
     named = {how for how in ended if not how.startswith("unknown tool")}
     assert named <= {"result", "tool error", "outcome_unknown", "lost", "list"}
