@@ -1,0 +1,148 @@
+"""Owns when a silent connection is probed, when a probe counts as unanswered, and whether its server is slow.
+
+It must not send anything, read a clock or know an era: the time, and how many signs of life there were, come in.
+
+A connection is silent on which the server gave no sign (an answer, or progress of a call) for `Health.idle` seconds and
+no call is in flight. A probe is then sent, and where it stays unanswered the next one, each `Health.timeout` seconds
+after the one before; what so many in a row mean is a matter of `strikes`. A server that is at one long call for
+an agent may be able to answer nothing else, so silence during a call means nothing: the call has its own deadline.
+
+Slow is a server that took SLOW seconds or more for its last probe, or has not answered one for so long; it is not any
+more after RECOVERED answers in a row that took less than QUICK. A slow one is looked at every SLOW_EVERY seconds.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+#: Seconds for an answer to a probe, which costs a server nothing.
+SLOW = 2.0
+QUICK = 1.0
+#: Quick answers in a row after which a server is not slow any more.
+RECOVERED = 2
+#: How often a slow server is probed, seconds.
+SLOW_EVERY = 15.0
+#: Looks in the time of silence: so much later than that a probe is sent at most.
+LOOKS = 4
+
+
+class Health(msgspec.Struct, frozen=True):
+    """`idle`: seconds of silence before a connection is probed, 0 = never. `timeout`: seconds for an answer."""
+
+    idle: float = 120.0
+    timeout: float = 10.0
+
+
+#: What counts where nobody says otherwise.
+USUAL = Health()
+
+
+class Look(enum.Enum):
+    """What a look comes to; after MISSED the next probe is to be sent as well, unless the connection is ended."""
+
+    NOTHING = enum.auto()
+    PROBE = enum.auto()
+    MISSED = enum.auto()
+
+
+class Pulse:
+    """Of one connection that was opened at `now`. `at` is when to look; `number` is that of the last probe."""
+
+    def __init__(self, health: Health, now: float, signs: int) -> None:
+        self.at = float("inf")
+        self.number = 0
+        self.slow = False
+        #: Seconds that the last answer took.
+        self.took = 0.0
+        self._health = health
+        self._slow = min(SLOW, health.timeout / 2)
+        self._quick = min(QUICK, health.timeout / 4)
+        self._quick_ones = 0
+        self._since = now
+        self._signs = signs
+        #: When each probe was sent that is not answered, by number.
+        self._sent: dict[int, float] = {}
+        #: The last one is waited for; its silence is a miss; there will be no answer to it.
+        self._waiting = self._counts = self._failed = False
+        if health.idle:
+            self._later(now)
+
+    def look(self, now: float, *, busy: bool, signs: int) -> Look:
+        """What is to be done now. `busy`: a call is in flight; `signs` of life so far."""
+        if now < self.at:
+            return Look.NOTHING
+        if self._waiting:
+            return self._look_at_probe(now, busy, signs)
+        alive = busy or signs != self._signs
+        due = now >= self._since + self._every
+        if due and (not alive or (self.slow and not self._sent)):
+            return self._probe(now, busy, signs)
+        if alive:
+            self._signs = signs
+            if not self.slow:
+                self._since = now
+        self._later(now)
+        return Look.NOTHING
+
+    def answered(self, number: int, now: float) -> None:
+        """The answer to this probe came, whatever it says."""
+        sent = self._sent.get(number)
+        if sent is None:
+            return
+        self._sent = {later: at for later, at in self._sent.items() if later > number}
+        self.took = now - sent
+        if self.took >= self._slow:
+            self.slow, self._quick_ones = True, 0
+        elif self.slow:
+            self._quick_ones = self._quick_ones + 1 if self.took < self._quick else 0
+            self.slow = self._quick_ones < RECOVERED
+        if number == self.number and self._waiting:
+            self._waiting = False
+            self._since = now
+            self._signs += 1  # the answer itself
+            self._later(now)
+
+    def failed(self, number: int) -> None:
+        """There will be no answer to this probe, which is known and counted; another is sent when its time is over."""
+        self._sent.pop(number, None)
+        if number == self.number:
+            self._failed = True
+
+    def silent(self, now: float) -> float:
+        """Seconds since the oldest probe that is not answered, 0 = there is none."""
+        return now - min(self._sent.values()) if self._sent else 0.0
+
+    @property
+    def _every(self) -> float:
+        return min(self._health.idle, SLOW_EVERY) if self.slow else self._health.idle
+
+    def _look_at_probe(self, now: float, busy: bool, signs: int) -> Look:
+        sent = self._since
+        if now < sent + self._health.timeout:
+            if not self._failed:
+                self.slow, self._quick_ones = True, 0
+            self.at = sent + self._health.timeout
+            return Look.NOTHING
+        if self._failed:
+            return self._probe(now, busy, signs)
+        if self._counts and signs == self._signs:
+            self._probe(now, False, signs)  # one was sent while no call was in flight: those since then excuse nothing
+            return Look.MISSED
+        self._waiting = False
+        self._since, self._signs = now, signs
+        self._later(now)
+        return Look.NOTHING
+
+    def _probe(self, now: float, busy: bool, signs: int) -> Look:
+        self.number += 1
+        self._sent[self.number] = self._since = now
+        self._signs = signs
+        self._waiting, self._counts, self._failed = True, not busy, False
+        self.at = now + self._slow
+        return Look.PROBE
+
+    def _later(self, now: float) -> None:
+        due, soon = self._since + self._every, now + self._every / LOOKS
+        self.at = due if now < due < soon else soon

@@ -1,0 +1,178 @@
+"""When a silent connection is probed, and what comes of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcphub.connection.pulse import Health, Look, Pulse
+
+#: Looks are made at 25, 50, 75 and 100 s of silence; an answer may take 10 s.
+HEALTH = Health(100.0, 10.0)
+
+
+class Line:
+    """A connection whose clock is moved by hand; what was said is logged as (time, what)."""
+
+    def __init__(self, health: Health = HEALTH) -> None:
+        self.now = 0.0
+        self.signs = 0
+        self.busy = False
+        self.at_probe = 0
+        self.pulse = Pulse(health, 0.0, 0)
+        self.log: list[tuple[float, str]] = []
+
+    def until(self, end: float) -> Line:
+        while self.pulse.at <= end:
+            self.now = max(self.now, self.pulse.at)
+            before = self.pulse.at
+            look = self.pulse.look(self.now, busy=self.busy, signs=self.signs)
+            assert self.pulse.at > before, "a look must not be due again at once"
+            if look is Look.MISSED:
+                assert self.signs == self.at_probe, "it gave a sign since"
+            if look is not Look.NOTHING:
+                self.log.append((self.now, look.name))
+                self.at_probe = self.signs
+        self.now = end
+        return self
+
+    def answer(self, number: int | None = None) -> Line:
+        self.signs += 1
+        self.pulse.answered(self.pulse.number if number is None else number, self.now)
+        return self
+
+
+def test_never() -> None:
+    """Without a time it is never looked at."""
+    pulse = Pulse(Health(0.0), 5.0, 0)
+    assert pulse.at == float("inf")
+    assert pulse.look(1e9, busy=False, signs=0) is Look.NOTHING
+
+
+def test_silence() -> None:
+    """It is probed once the time has passed; three probes that stay unanswered are three misses, 10 s apart."""
+    assert Line().until(131).log == [(100, "PROBE"), (110, "MISSED"), (120, "MISSED"), (130, "MISSED")]
+
+
+def test_an_answer() -> None:
+    """The next probe is the same time away, and a quick answer makes nobody slow."""
+    line = Line().until(100.5).answer().until(199)
+    assert line.log == [(100, "PROBE")]
+    assert not line.pulse.slow
+    assert line.until(201).log == [(100, "PROBE"), (200.5, "PROBE")]
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_use(busy: bool) -> None:
+    """Answers and progress put the probe off, and so does a call in flight, be it ever so silent: a server that does
+    one thing at a time cannot answer."""
+    line = Line()
+    for second in range(10, 1000, 10):
+        line.busy, line.signs = busy, line.signs + (not busy)
+        line.until(second)
+    assert line.log == []
+    line.busy = False
+    assert 1065 <= line.until(1130).log[0][0] <= 1125
+
+
+def test_progress_while_it_is_probed() -> None:
+    """C086: a probe that is missed while a call makes progress is no miss."""
+    line = Line().until(101)
+    line.busy, line.signs = True, 1
+    assert line.until(150).log == [(100, "PROBE")]
+
+
+def test_a_call_that_came_later_excuses_nothing() -> None:
+    """The probe was sent first: a server that lives had answered it."""
+    line = Line().until(101)
+    line.busy = True
+    assert line.until(131).log == [(100, "PROBE"), (110, "MISSED"), (120, "MISSED"), (130, "MISSED")]
+
+
+def test_slow_by_silence_and_by_what_an_answer_took() -> None:
+    """Slow begins 2 s after an unanswered probe, and stays with an answer that took so long."""
+    line = Line().until(101.9)
+    assert not line.pulse.slow
+    assert line.until(102).pulse.slow
+    assert line.pulse.silent(102.5) == 2.5
+    assert line.until(103).answer().pulse.slow
+    assert (line.pulse.took, line.pulse.silent(104)) == (3, 0)
+
+
+def test_recovery() -> None:
+    """While it is slow it is probed every 15 s; two quick answers in a row end it, any other begins the row anew."""
+    line = Line().until(103).answer()
+    for second, took, slow in ((118, 0.5, True), (133.5, 1.5, True), (150, 0.5, True), (165.5, 0.5, False)):
+        assert line.until(second).log[-1] == (second, "PROBE")
+        assert line.until(second + took).answer().pulse.slow is slow, second
+    assert line.until(265).log[-1][0] == 165.5
+    assert line.until(267).log[-1] == (266, "PROBE")
+
+
+def test_recovery_in_use() -> None:
+    """A slow one is probed while it is in use as well, or it would stay slow for as long; then silence is no miss, and
+    no further probe is added to one that waits."""
+    line = Line().until(103).answer()
+    line.busy = True
+    assert line.until(400).log == [(100, "PROBE"), (118, "PROBE")]
+    line.answer().busy = False
+    assert line.pulse.took == 282
+    assert "MISSED" not in [what for _, what in line.until(440).log[:3]]
+
+
+def test_a_server_that_answers_everything_late() -> None:
+    """Its answers, however late, are signs of life: no two misses follow each other."""
+    line = Line()
+    due: list[tuple[float, int]] = []
+    known = 0
+    for tenth in range(20_000):
+        line.until(tenth / 10)
+        due += [(tenth / 10 + 12, number) for number in range(known + 1, line.pulse.number + 1)]
+        known = line.pulse.number
+        while due and due[0][0] <= tenth / 10:
+            line.answer(due.pop(0)[1])
+    whats = [what for _, what in line.log]
+    assert line.pulse.slow and len(whats) > 100
+    assert "MISSEDMISSED" not in "".join(whats)
+
+
+def test_a_probe_that_fails() -> None:
+    """Where each request travels by itself its loss is told and counted there: the next follows, none is a miss."""
+    line = Line().until(100)
+    for second in (101, 111, 121):
+        line.until(second).pulse.failed(line.pulse.number)
+    assert line.until(125).log == [(100, "PROBE"), (110, "PROBE"), (120, "PROBE")]
+    assert not line.pulse.slow
+
+
+def test_an_answer_to_nothing() -> None:
+    """What was never asked, or answered before, says nothing."""
+    line = Line().until(100).answer()
+    before = line.pulse.at
+    line.pulse.answered(1, 109.0)
+    line.pulse.answered(7, 109.0)
+    line.pulse.failed(7)
+    assert (line.pulse.at, line.pulse.slow) == (before, False)
+
+
+@settings(deadline=None)
+@given(
+    st.builds(Health, st.floats(1, 1000), st.floats(1, 100)),
+    st.lists(st.tuples(st.floats(0, 400), st.sampled_from(["sign", "answer", "busy", "free", "fail"])), max_size=40),
+)
+def test_whatever_happens(health: Health, events: list[tuple[float, str]]) -> None:
+    """It always looks again, never at once, and never says that a server missed what gave a sign meanwhile."""
+    line = Line(health)
+    for passed, what in events:
+        line.until(line.now + passed)
+        assert line.now < line.pulse.at < float("inf")
+        if what == "sign":
+            line.signs += 1
+        elif what == "answer":
+            line.answer()
+        elif what == "fail":
+            line.pulse.failed(line.pulse.number)
+        else:
+            line.busy = what == "busy"
+        assert line.pulse.silent(line.now) >= 0
