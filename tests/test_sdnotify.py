@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -50,3 +51,43 @@ def test_a_manager_that_does_not_read_is_not_waited_for(manager: tuple[socket.so
         told += 1
         assert told < 100_000
     assert os.path.basename(environ["NOTIFY_SOCKET"]) == "notify"
+
+
+def test_a_reload_and_the_watchdog(manager: tuple[socket.socket, dict[str, str]]) -> None:
+    """A reload says when it began, by the clock that the manager has; a stop says how long it may take."""
+    sock, environ = manager
+    before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+    assert sdnotify.reloading(environ)
+    word, at = sock.recv(1000).decode().split("\n")
+    assert (word, at.partition("=")[0]) == ("RELOADING=1", "MONOTONIC_USEC")
+    assert before <= int(at.partition("=")[2]) <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+    assert sdnotify.alive(environ)
+    assert sock.recv(1000) == b"WATCHDOG=1"
+    assert sdnotify.stopping(environ, "stopping", 12.5)
+    assert sock.recv(1000) == b"STOPPING=1\nEXTEND_TIMEOUT_USEC=12500000\nSTATUS=stopping"
+
+
+@pytest.mark.parametrize(
+    ("environ", "seconds"),
+    [
+        ({}, None),
+        ({"WATCHDOG_USEC": "60000000"}, 60.0),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "42"}, 60.0),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "43"}, None),
+        ({"WATCHDOG_USEC": "0"}, None),
+        ({"WATCHDOG_USEC": "-1"}, None),
+        ({"WATCHDOG_USEC": "1e6"}, None),
+        ({"WATCHDOG_USEC": "\u0661"}, None),
+    ],
+)
+def test_who_waits_for_the_watchdog(environ: dict[str, str], seconds: float | None) -> None:
+    """sd_watchdog_enabled(3): microseconds, for one process."""
+    assert sdnotify.watchdog_interval(environ, 42) == seconds
+
+
+def test_what_was_for_us_is_nobody_elses() -> None:
+    """A child that had the variables would answer in our name."""
+    environ = {"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "1", "WATCHDOG_PID": "2", "HOME": "/h"}
+    assert sdnotify.taken(environ) == {"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "1", "WATCHDOG_PID": "2"}
+    assert environ == {"HOME": "/h"}
+    assert sdnotify.taken(environ) == {}
