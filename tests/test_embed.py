@@ -8,6 +8,7 @@ import pytest
 
 from mcphub.embed import embedded, entries
 from mcphub.errors import ConfigError
+from mcphub.transport.in_process_stream import StreamServer
 
 MODULE = """
 def handle(method, params): return {}
@@ -16,12 +17,18 @@ class Box:
     def inner(method, params): return {}
 number = 1
 """
+SDK = """
+from mcp.server import MCPServer, Server
+mcp = MCPServer("The weather!")
+bare = Server("bare")
+"""
 
 
 @pytest.fixture(autouse=True)
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "embed_fine.py").write_text(MODULE)
     (tmp_path / "embed_bad.py").write_text("raise RuntimeError('boom')")
+    (tmp_path / "embed_sdk.py").write_text(SDK)
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
@@ -38,19 +45,35 @@ def test_names(text: str, name: str) -> None:
     """By what is written in front, or else by the callable or the module; each is listed as added."""
     [(found, handler)] = embedded([text]).items()
     assert found == name
-    assert handler("x", {}) == {}
+    assert not isinstance(handler, StreamServer) and handler("x", {}) == {}  # type: ignore[call-arg]
     [entry] = entries([found])
     assert (entry.name, entry.entry, entry.directory) == (name, {"type": "sdk", "name": name}, "")
 
 
 @pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("embed_sdk", "The_weather_"),
+        ("embed_sdk:mcp", "The_weather_"),
+        ("embed_sdk:bare", "bare"),
+        ("w=embed_sdk:mcp", "w"),
+    ],
+)
+def test_server_objects_of_the_sdk(text: str, name: str) -> None:
+    """By what is written in front, or else by what they call themselves; a module alone gives the one it is about."""
+    [(found, server)] = embedded([text]).items()
+    assert found == name
+    assert isinstance(server, StreamServer)
+
+
+@pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["=embed_fine"], "expected [NAME=]MODULE[:CALLABLE]"),
-        (["embed_fine:"], "expected [NAME=]MODULE[:CALLABLE]"),
-        ([""], "expected [NAME=]MODULE[:CALLABLE]"),
+        (["=embed_fine"], "expected [NAME=]MODULE[:OBJECT]"),
+        (["embed_fine:"], "expected [NAME=]MODULE[:OBJECT]"),
+        ([""], "expected [NAME=]MODULE[:OBJECT]"),
         (["embed_fine:lost"], "embed_fine has no lost"),
-        (["embed_fine:number"], "number is int, and no callable"),
+        (["embed_fine:number"], "number is int, and no callable or server of the SDK"),
         (["embed_bad"], "cannot import embed_bad: RuntimeError: boom"),
         (["embed_none"], "cannot import embed_none: ModuleNotFoundError"),
         (["embed_fine:handle", "handle=embed_fine"], "there is another server called handle"),
