@@ -17,10 +17,10 @@ from mcphub.config.layer import Entry
 from mcphub.config.masking import masked, masked_url
 from mcphub.config.resolve import Resolved
 from mcphub.spec import HttpSpec, Scope, ServerSpec, StdioSpec
-from mcphub.status import ApprovalItem, OriginStatus
+from mcphub.status import ApprovalItem, ApprovalTexts, OriginStatus
 from mcphub.store.approvals import Approved, Decision, Decisions
 
-from .approval_text import difference, references, refers_to_secret, shown_entry
+from .approval_text import difference, references, refers_to_secret, shown_entry, shown_value
 from .unpinned import unpinned
 
 
@@ -52,11 +52,13 @@ class Subject(msgspec.Struct, frozen=True):
     cwd: str
     env_names: tuple[str, ...]
     source: Entry
+    #: (key, text): see `ServerSpec.told`
+    told: tuple[tuple[str, str], ...] = ()
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The variables and secrets that the entry refers to."""
-        return references(self.source.raw)
+        """The variables and secrets that are looked up for the entry."""
+        return references(self.source.raw, remote=not self.cwd)
 
     @property
     def inherits(self) -> tuple[str, ...]:
@@ -76,9 +78,40 @@ class Subject(msgspec.Struct, frozen=True):
         return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
     @property
+    def oauth(self) -> str:
+        """How its credentials are had, "" = as it says itself; secrets masked."""
+        value = self.source.raw.get("oauth")
+        return shown_value(value, "oauth") if value else ""
+
+    @property
     def unpinned(self) -> tuple[str, ...]:
         """The packages and images that may be others the next time."""
-        return unpinned(self.command) if self.cwd else ()
+        return unpinned(self.resolved_command) if self.cwd else ()
+
+    @property
+    def resolved_command(self) -> tuple[str, ...]:
+        """`command` with its variables replaced, as it may be shown."""
+        told = dict(self.told)
+        keys = ["command", *(f"args[{index}]" for index in range(len(self.command) - 1))] if self.cwd else ["url"]
+        return tuple(told.get(key, text) for key, text in zip(keys, self.command, strict=True))
+
+    def resolved(self) -> ApprovalTexts:
+        """What differs from the file once variables were replaced."""
+        told = dict(self.told)
+        found = ApprovalTexts()
+        if self.resolved_command != self.command:
+            found["command"] = list(self.resolved_command)
+        if self.cwd and told.get("cwd", self.cwd) != self.cwd:
+            found["cwd"] = told["cwd"]
+        if "envFile" in told:
+            found["env_file"] = told["envFile"]
+        if "headersHelper" in told:
+            found["helper"] = told["headersHelper"]
+        if "tls.ca" in told:
+            found["ca"] = told["tls.ca"]
+        if signing_in := [f"{key}={text}" for key, text in self.told if key.startswith("oauth.")]:
+            found["oauth"] = ", ".join(signing_in)
+        return found
 
     def content(self) -> Approved:
         """What the store keeps when this is approved."""
@@ -103,6 +136,8 @@ def subject(resolved: Resolved) -> Subject | None:
         if transport.helper is not None:
             # No secret can be in them: what a repository writes gets no credential (config.entries.http).
             content["helper"] = [*map(str, transport.helper.words), transport.helper.cwd]
+        if signing_in := [one for one in spec.told if one[0].startswith("oauth.")]:
+            content["oauth"] = signing_in
     else:
         assert isinstance(transport, StdioSpec)
         cwd = transport.shown_cwd or transport.cwd
@@ -112,7 +147,7 @@ def subject(resolved: Resolved) -> Subject | None:
         content |= {"command": command, "cwd": transport.cwd, "env": names}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     digest = hashlib.sha256(text.encode("ascii")).hexdigest()
-    return Subject(spec.name, spec.workspace, digest, shown, cwd, names, resolved.entry)
+    return Subject(spec.name, spec.workspace, digest, shown, cwd, names, resolved.entry, spec.told)
 
 
 def _known(text: str, value: str) -> str:
@@ -174,7 +209,9 @@ def approval_item(
         inherits=list(asked.inherits),
         env_file=asked.env_file,
         helper=asked.helper,
+        oauth=asked.oauth,
         unpinned=list(asked.unpinned),
         diff=list(changes(asked, decisions)),
         warnings=[*warnings, *resolved.warnings],
+        resolved=asked.resolved(),
     )

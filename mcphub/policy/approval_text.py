@@ -11,14 +11,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mcphub.config.expand import only_references
+from mcphub.config.expand import looked_up, only_references
 from mcphub.config.masking import masked, masked_url
 from mcphub.config.urls import is_credential
 from mcphub.store.approvals import Approved
 
 MASK = "***"
 #: Keys of an entry whose values may be secrets, whatever they are called.
-_VALUES = frozenset({"env", "headers", "oauth"})
+_VALUES = frozenset({"env", "headers", "clientSecret", "privateKey"})
+#: Keys whose texts are expanded (config/entries): of a program, of a server at a URL.
+_PROGRAM = ("command", "args", "env", "envFile", "cwd")
+_REMOTE = ("url", "headers", "headersHelper", "tls", "authToken", "oauth")
 _REFERENCE = re.compile(r"\$\{(?P<name>secret:[^{}]*|[A-Za-z_][A-Za-z0-9_]*)")
 #: Of two contents that show alike.
 ALSO = "(what is shown as *** or stands for a variable may have changed as well: look at it before you say yes)"
@@ -30,9 +33,17 @@ def shown_entry(raw: Mapping[str, Any]) -> str:
     return json.dumps(_masked(raw, "", False), indent=2, sort_keys=True, ensure_ascii=True)
 
 
-def references(raw: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the variables and secrets (`secret:NAME`) that the entry refers to, sorted."""
-    return tuple(sorted({found["name"] for text in _texts(raw) for found in _REFERENCE.finditer(text)}))
+def shown_value(value: Any, key: str) -> str:
+    """What stands at a key of an entry, on one line, masked in the same way."""
+    return json.dumps(_masked(value, key, False), sort_keys=True, ensure_ascii=True)
+
+
+def references(raw: Mapping[str, Any], *, remote: bool, foreign: bool = True) -> tuple[str, ...]:
+    """The names of the variables and secrets (`secret:NAME`) that are looked up for an entry, sorted: of the fields
+    that are expanded alone. What a `foreign` one, a repository's, sends to another machine never reads a credential."""
+    withheld = is_credential if remote and foreign else None
+    texts = (text for key in (_REMOTE if remote else _PROGRAM) for text in _texts(raw.get(key)))
+    return tuple(sorted({name for text in texts for name in looked_up(text, withheld)}))
 
 
 def refers_to_secret(text: str) -> bool:

@@ -16,21 +16,25 @@ from mcphub.config.jsonc import kind_of
 from mcphub.config.masking import masked
 from mcphub.config.names import shown_name
 from mcphub.config.policy_document import PolicyDocument
+from mcphub.config.policy_keys import (
+    CONNECTORS,
+    GUARDED,
+    MANAGED_ONLY,
+    TABLE,
+    UNMISTAKABLE,
+    in_vain,
+    misplaced,
+    misspelt,
+)
+from mcphub.config.spelling import near_miss
 from mcphub.spec import Origin, Scope
 
 from .candidate import OWN_SCOPES
 from .matchers import BY_KIND
 from .matchers.matcher import Refused, Useless
 from .rules import AllowList, Policy, Rule, ToolRule
-from .spelling import near_miss
 from .tools import read_tool_rule
 
-ALLOWED, DENIED = "allowedMcpServers", "deniedMcpServers"
-ALLOWED_TOOLS, DENIED_TOOLS = "allowedTools", "deniedTools"
-MANAGED_ONLY = "allowManagedMcpServersOnly"
-CONNECTORS = "allowAllClaudeAiMcps"
-#: A key that is nearly one of these is wrong.
-GUARDED = (ALLOWED, DENIED, ALLOWED_TOOLS, DENIED_TOOLS, MANAGED_ONLY, CONNECTORS)
 #: Keys of managed settings that other parts read.
 OTHER_KEYS = frozenset(["$schema", "managedMcpServers", "xaaIdp"])
 #: Characters of an entry that are shown.
@@ -46,7 +50,7 @@ class _Reader:
     def __init__(self, document: PolicyDocument) -> None:
         self.document = document
         self.scope = document.origin.scope
-        self.closed: list[str] = [document.fault] if document.fault else []
+        self.closed: list[str] = [*([document.fault] if document.fault else []), *document.wrong]
         self.warnings: list[str] = []
 
     def read(self) -> Policy:
@@ -71,7 +75,7 @@ class _Reader:
                     if self._lock(key, value) and key == MANAGED_ONLY:
                         managed_only = self._origin(key)
                 case _:
-                    self._unknown(key)
+                    self._unknown(key, value)
         managed = self.scope in OWN_SCOPES
         if managed_only is not None and not managed:
             self._warn("counts in managed settings only", MANAGED_ONLY)
@@ -81,6 +85,8 @@ class _Reader:
                 if one is not None:
                     self.warnings.append(f"{one.origin}: what a repository brings cannot allow anything; it is ignored")
             allowed = allowed_tools = None
+        if self.document.former:
+            self.closed, self.warnings = [self.document.former] if self.closed else [], []
         return Policy(
             allowed=None if allowed is None else (allowed,),
             denied=denied,
@@ -105,13 +111,27 @@ class _Reader:
     def _warn(self, text: str, *path: str | int) -> None:
         self.warnings.append(f"{self._origin(*path)}: {text}")
 
-    def _unknown(self, key: str) -> None:
-        if key in OTHER_KEYS and self.scope in OWN_SCOPES:
+    def _unknown(self, key: str, value: Any) -> None:
+        managed = self.scope in OWN_SCOPES
+        if key in OTHER_KEYS and managed:
             return
         if meant := near_miss(key, GUARDED):
-            self._wrong(f"unknown key, probably meant as {meant}; correct it, since it does not count like this", key)
-        else:
+            self._wrong(misspelt(meant), key)
+            return
+        if key == TABLE or near_miss(key, (TABLE,)):
+            self._wrong(f"no table of rules is read here; move what it holds {self._where}", key)
+            return
+        # Other programs have keys of their own for tools, deep in their settings.
+        inside = list(misplaced(value, UNMISTAKABLE if managed else GUARDED, path=(key,)))
+        for place, meant in inside:
+            self._wrong(in_vain(str(place[-1]), meant, self._where), *place)
+        if not inside:
             self._warn("unknown key, not used", key)
+
+    @property
+    def _where(self) -> str:
+        """Where rules of this document stand."""
+        return "to the top of the file" if self.scope in OWN_SCOPES else f"below [{TABLE}]"
 
     def _lock(self, key: str, value: Any) -> bool:
         if not isinstance(value, bool):

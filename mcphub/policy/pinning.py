@@ -1,7 +1,8 @@
 """Owns what one tool is, as a digest, and what has become of a server's tools since they were pinned.
 
 It must not know how pins are kept, nor who withholds what has changed. The digest covers name, title, description, both
-schemas and the annotations, as agents are shown them; the order of keys and `_meta` are no difference (case C172).
+schemas and the annotations, cleaned and whole, since people are shown more than agents; the order of keys and `_meta`
+are no difference (case C172).
 """
 
 from __future__ import annotations

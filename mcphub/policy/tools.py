@@ -5,6 +5,8 @@ It must not know how a tool is exposed: rules are about the server's own name fo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from mcphub.spec import Origin, ServerSpec
@@ -46,12 +48,59 @@ class ToolRules(msgspec.Struct, frozen=True):
         return f"not allowed by policy: no rule of {places} covers {server}/{tool[:80]}"
 
 
+    def bars(self, server: str) -> tuple[str, Origin] | None:
+        """Why policy forbids every tool of this server, whatever they are, and the place that decides; None where it
+        depends on the tool."""
+        names = folded_names(server)
+        for rule in self.denied:
+            if not rule.tool.strip("*") and any(glob(folded(rule.server), name) for name in names):
+                return f"denied by the rule {rule.text!r} of {rule.origin}", rule.origin
+        if self.allowed is None:
+            return None
+        for one in self.allowed:
+            if not one.tools:
+                return f"not allowed by policy: {one.origin} allows no usable tool", one.origin
+        if any(glob(rule.server, server) for one in self.allowed for rule in one.tools):
+            return None
+        places = " and ".join(str(one.origin) for one in self.allowed)
+        return f"not allowed by policy: no rule of {places} is about {server}", self.allowed[0].origin
+
+
 NO_TOOL_RULES = ToolRules()
+#: Reasons that are told where each tool has one of its own.
+_FIRST = 3
 
 
 def tool_rules(policy: Policy) -> ToolRules:
     """The part of policy that is about tools."""
     return ToolRules(policy.allowed_tools, policy.denied_tools)
+
+
+def bars_all(rules: ToolRules, spec: ServerSpec) -> tuple[str, Origin] | None:
+    """Why agents can see no tool of this server, whatever it lists: policy forbids it, or its own entry."""
+    if (found := rules.bars(spec.name)) is not None:
+        return found
+    if spec.enabled_tools != ():
+        return None
+    origin = msgspec.structs.replace(spec.origin, key=f"{spec.origin.key}.enabledTools")
+    return f"{origin} names no tool", origin
+
+
+def nothing_left(rules: ToolRules, spec: ServerSpec, tools: Sequence[str]) -> str:
+    """Why agents see none of these tools of a server, with file and key; "" where they see one, or there is none."""
+    reasons: dict[str, None] = {}
+    for tool in tools:
+        reason = rules.refusal(spec.name, tool) or entry_refusal(spec, tool)
+        if not reason:
+            return ""
+        end = f" covers {spec.name}/{tool[:80]}"
+        reasons[f"{reason.removesuffix(end)} covers one of them" if reason.endswith(end) else reason] = None
+    if not reasons:
+        return ""
+    barred = bars_all(rules, spec)
+    told = [barred[0]] if barred is not None else list(reasons)[:_FIRST]
+    more = f"; and {len(reasons) - len(told)} more reasons" if barred is None and len(reasons) > len(told) else ""
+    return f"agents see none of its {len(tools)} tools: {'; '.join(told)}{more}"
 
 
 def entry_refusal(spec: ServerSpec, tool: str) -> str:

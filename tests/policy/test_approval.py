@@ -45,6 +45,39 @@ def test_what_is_asked() -> None:
     assert "tok-1" not in repr(found)
 
 
+def test_what_would_really_run() -> None:
+    """C133: program, arguments, directory and files with their variables replaced, credentials as references."""
+    raw = {
+        "command": "${PROG}", "args": ["-y", "${PKG:-evil}", "--k=${API_TOKEN}"], "cwd": "${DIR}", "envFile": "${F}",
+        "env": {"K": "${V}"},
+    }  # fmt: skip
+    env = {"PROG": "npx", "DIR": "sub", "API_TOKEN": "tok-12345", "F": "/e/f", "V": "value-1"}
+    one = resolved(raw, env=env, env_files={"/e/f": EnvFile()})
+    found = subject(one)
+    assert found is not None
+    item = approval_item(one, found, Approval.WAITING, {})
+    assert item["command"] == ["${PROG}", "-y", "${PKG:-evil}", "--k=${API_TOKEN}"]
+    assert item["resolved"] == {
+        "command": ["npx", "-y", "evil", "--k=${API_TOKEN}"], "cwd": "/w/sub", "env_file": "/e/f",
+    }  # fmt: skip
+    assert item["unpinned"] == ["evil"]
+    assert "tok-12345" not in repr((item, one.spec)) and "value-1" not in repr(item)
+
+
+def test_where_it_would_really_ask() -> None:
+    """C133: the URL and the helper of a remote server; a credential is empty there, which shows."""
+    raw = {"type": "http", "url": "https://${H}/${API_TOKEN}", "headersHelper": "${PROG} 'a b'"}
+    one = resolved(raw, env={"H": "evil.example", "PROG": "/x/y", "API_TOKEN": "tok-12345"})
+    found = subject(one)
+    assert found is not None
+    assert found.resolved() == {"command": ["https://evil.example/"], "helper": "/x/y 'a b'"}
+
+
+def test_what_says_itself_is_not_said_twice() -> None:
+    """Without variables there is nothing to add."""
+    assert asked({"command": "echo", "cwd": "sub"}).resolved() == {}
+
+
 @pytest.mark.parametrize("decisions", [{}, {("/w", "other"): Decision((asked(RAW).content(),))}])
 def test_nothing_decided_means_waiting(decisions: dict[tuple[str, str], Decision]) -> None:
     """C136: a new file's server waits, whatever else is approved."""

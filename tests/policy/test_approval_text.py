@@ -17,7 +17,10 @@ from mcphub.store.approvals import Approved
         ({"args": ["--token=hunter2", "--t=${T}", "https://u:hunter2@h/p?hunter2"]}, ['"--token=***"', '"--t=${T}"']),
         ({"env": {"A": "hunter2", "B": "${B}", "C": "x${C}hunter2"}}, ['"A": "***"', '"B": "${B}"', '"C": "***"']),
         ({"headers": {"X": "hunter2", "Y": "${secret:y}"}}, ['"X": "***"', '"Y": "${secret:y}"']),
-        ({"oauth": {"clientSecret": "hunter2", "scopes": ["hunter2"], "xaa": True}}, ['"xaa": true']),
+        (
+            {"oauth": {"clientSecret": "hunter2", "privateKey": "hunter2", "issuer": "https://i/", "xaa": True}},
+            ['"xaa": true', '"issuer": "https://i/"'],
+        ),
         ({"url": "https://u:hunter2@h/p?k=hunter2#f"}, ['"url": "https://***@h/p?***"']),
         ({"apiKey": "x", "MY_TOKEN": "hunter2", "timeout": 5}, ['"MY_TOKEN": "***"', '"timeout": 5']),
         ({"nested": [{"env": {"A": "hunter2", "n": 5}}]}, ['"A": "***"']),
@@ -31,9 +34,16 @@ def test_what_is_kept_of_an_entry(raw: dict[str, Any], shown: list[str]) -> None
 
 
 def test_what_an_entry_reads() -> None:
-    """C025: the names of variables and secrets that the entry refers to, wherever in it."""
-    raw = {"args": ["${A}", "x${B:-d}"], "env": {"K": "${secret:k1}"}, "url": "${A}", "more": [{"x": "$N ${}"}], "n": 1}
-    assert references(raw) == ("A", "B", "secret:k1")
+    """C025: the names of variables and secrets that are looked up for it: not what stands in a field that is not
+    expanded, what is no reference, and what the entry gets without asking the environment."""
+    raw = {
+        "command": "${workspaceFolder}/bin/${P}", "args": ["${A}", "x${B:-${D}}", "$N ${} $${E} ${F%.*} ${G:-g} ${H"],
+        "env": {"${K}": "${secret:k1}"}, "envFile": "${workspaceFolder}/.env", "cwd": "${C}",
+        "url": "${U}", "description": "${X}", "headers": {"A": "${Y}"}, "more": [{"x": "${Z}"}], "n": 1,
+    }  # fmt: skip
+    assert references(raw, remote=False) == ("A", "C", "G", "P", "secret:k1")
+    raw = {"url": "https://${HOST}/${API_KEY}", "headers": {"A": "${MY_TOKEN}${ID}"}, "headersHelper": "h ${W}"}
+    assert references({**raw, "args": ["${A}"], "tls": {"ca": "${CA}"}}, remote=True) == ("CA", "HOST", "ID", "W")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pytest
 
 from mcphub.config.policy_document import PolicyDocument
 from mcphub.policy.combine import effective
-from mcphub.policy.tools import ToolRules, entry_refusal, read_tool_rule, tool_rules
+from mcphub.policy.rules import AllowList, ToolRule
+from mcphub.policy.tools import ToolRules, entry_refusal, nothing_left, read_tool_rule, tool_rules
 from mcphub.spec import InProcessSpec, Origin, Scope, ServerSpec
 from tests.policy.tables import document, lines
 
@@ -63,3 +64,41 @@ def test_names_in_the_entry() -> None:
     assert entry_refusal(spec, "b") == "switched off by /u/mcp.json:4 mcpServers.x.disabledTools"
     assert entry_refusal(spec, "c") == "not among the tools that /u/mcp.json:4 mcpServers.x.enabledTools names"
     assert entry_refusal(msgspec.structs.replace(spec, enabled_tools=None), "c") == ""
+
+
+ONE, EMPTY = Origin(Scope.MANAGED, "/e", "allowedTools", 2), AllowList(Origin(Scope.MANAGED, "/e", "allowedTools", 2))
+
+
+@pytest.mark.parametrize(
+    ("rules", "fields", "reason"),
+    [
+        (ToolRules(), {}, ""),
+        (ToolRules(allowed=(EMPTY,)), {}, "not allowed by policy: /e:2 allowedTools allows no usable tool"),
+        (
+            ToolRules(allowed=(AllowList(ONE, tools=(ToolRule("y", "*", ONE),)),)), {},
+            "not allowed by policy: no rule of /e:2 allowedTools is about x",
+        ),
+        (
+            ToolRules(allowed=(AllowList(ONE, tools=(ToolRule("x", "c", ONE),)),)), {},
+            "not allowed by policy: no rule of /e:2 allowedTools covers one of them",
+        ),
+        (ToolRules(allowed=(AllowList(ONE, tools=(ToolRule("x", "a", ONE),)),)), {}, ""),
+        (ToolRules(denied=(ToolRule("X", "*", ONE),)), {}, "denied by the rule 'X/*' of /e:2 allowedTools"),
+        (ToolRules(denied=(ToolRule("x", "a", ONE),)), {}, ""),
+        (
+            ToolRules(denied=(ToolRule("x", "a", ONE),)), {"disabled_tools": ("b",)},
+            "denied by the rule 'x/a' of /e:2 allowedTools; switched off by /u/mcp.json:4 mcpServers.x.disabledTools",
+        ),
+        (ToolRules(), {"enabled_tools": ()}, "/u/mcp.json:4 mcpServers.x.enabledTools names no tool"),
+        (
+            ToolRules(), {"enabled_tools": ("c",)},
+            "not among the tools that /u/mcp.json:4 mcpServers.x.enabledTools names",
+        ),
+    ],
+)  # fmt: skip
+def test_nothing_is_left(rules: ToolRules, fields: dict[str, tuple[str, ...]], reason: str) -> None:
+    """Where rules and the entry take every tool away it is said once, with file and key."""
+    spec = ServerSpec("x", HERE, InProcessSpec("x"), **fields)  # type: ignore[arg-type]
+    said = nothing_left(rules, spec, ["a", "b"])
+    assert said == (f"agents see none of its 2 tools: {reason}" if reason else "")
+    assert nothing_left(rules, spec, []) == ""

@@ -1,4 +1,4 @@
-"""Owns whether a key that nobody knows is a misspelt one: the rule under it would silently not count.
+"""Owns whether a key or a name that nobody knows is a misspelt one: what stands under it would silently not count.
 
 It must not know what the keys mean.
 """
@@ -13,21 +13,25 @@ _WORDS = {
     "deny": "denied", "block": "denied", "blocked": "denied", "disallowed": "denied", "forbidden": "denied",
     "denylist": "denied", "blacklist": "denied",
 }  # fmt: skip
-#: Letters by which two keys may differ, and the length from which on three may.
-_MOST, _MORE, _LONG = 2, 3, 14
+#: Letters by which two keys may differ, and the length from which on three may, and up to which one in three.
+_MOST, _MORE, _LONG, _SHORT = 2, 3, 14, 4
 
 
 def near_miss(key: str, known: Iterable[str]) -> str:
-    """The one of `known` that `key` was probably meant to be, "" = none."""
-    if len(key) > 64:
+    """The one of `known` that `key` was probably meant to be, the nearest; "" where it is one of them, or like none."""
+    known = tuple(known)
+    if len(key) > 64 or key in known:
         return ""
     plain = _plain(key)
+    forms = {plain, _reworded(plain), f"{plain[:-3]}y" if plain.endswith("ies") else plain}
+    best, nearest = "", _MORE + 1
     for name in known:
         wanted = _plain(name)
-        most = _MORE if len(wanted) >= _LONG else _MOST
-        if min(_distance(form, wanted, most) for form in (plain, _reworded(plain))) <= most:
-            return name
-    return ""
+        most = _MORE if len(wanted) >= _LONG else _MOST if len(wanted) > _SHORT else len(wanted) // 3
+        far = min(_distance(form, wanted, most) for form in forms)
+        if far <= most and far < nearest:
+            best, nearest = name, far
+    return best
 
 
 def _plain(key: str) -> str:

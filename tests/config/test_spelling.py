@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from mcphub.policy.document import GUARDED
-from mcphub.policy.spelling import near_miss
+from mcphub.config.policy_keys import GUARDED
+from mcphub.config.spelling import near_miss
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,7 @@ from mcphub.policy.spelling import near_miss
         ("deniedTool", "deniedTools"),
         ("allowManagedMcpServerOnly", "allowManagedMcpServersOnly"),
         ("allowManagedMcpOnlyServers", ""),
+        ("deniedMcpServers", ""),
         ("allowManagedMCPServersOnly", "allowManagedMcpServersOnly"),
     ],
 )
@@ -56,3 +57,42 @@ def test_many_keys_take_no_time() -> None:
     start = time.perf_counter()
     assert not any(near_miss(f"somethingQuiteElse{n}", GUARDED) for n in range(2_000))
     assert time.perf_counter() - start < 10
+
+
+@pytest.mark.parametrize(
+    "name, meant",
+    [
+        ("managed-settings.json", ""),
+        ("managed-setting.json", "managed-settings.json"),
+        ("managed_settings.json", "managed-settings.json"),
+        ("Managed-Settings.JSON", "managed-settings.json"),
+        ("managed-settings.jsonc", "managed-settings.json"),
+        ("manged-mcp.json", "managed-mcp.json"),
+        ("settings.json", ""),
+        ("mcp.json", ""),
+        ("", ""),
+        ("x" * 100_000, ""),
+    ],
+)
+def test_names_of_files(name: str, meant: str) -> None:
+    """A slip of the pen is told what it was meant to be, another name is left alone; length costs nothing."""
+    assert near_miss(name, ("managed-settings.json", "managed-mcp.json")) == meant
+
+
+@pytest.mark.parametrize(
+    ("key", "known", "meant"),
+    [
+        ("polcy", ["policy"], "policy"),
+        ("Policy", ["policy"], "policy"),
+        ("policies", ["policy"], "policy"),
+        ("plugins", ["policy"], ""),
+        ("versoin", ["version"], "version"),
+        ("verison", ["version"], "version"),
+        ("git-hub", ["git-lab", "github"], "github"),
+        ("b", ["a"], ""),
+        ("rul", ["url"], "url"),
+    ],
+)
+def test_the_nearest(key: str, known: list[str], meant: str) -> None:
+    """Of several the nearest; short words must be nearer than long ones."""
+    assert near_miss(key, known) == meant
