@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Protocol
@@ -20,6 +21,7 @@ import httpx2
 
 from mcphub.errors import TransportError
 from mcphub.outbound.failures import FAILURES, Peer, renamed, short
+from mcphub.outbound.guard import Forbidden, Guard
 from mcphub.outbound.inflate import Inflate
 from mcphub.outbound.pool import Pool, Response
 from mcphub.outbound.proxies import proxy_for
@@ -38,14 +40,42 @@ _NO_ENTRY = (401, 403)
 class Signer(Protocol):
     """Whoever gives headers to every request, in place of those of the same name, and others once they are refused."""
 
+    #: How often one request is sent anew at most because it was refused.
+    tries: int
+
     @property
-    def headers(self) -> Sequence[Header]: ...
+    def login(self) -> str:
+        """What a person runs to sign in, "" = there is nothing like that."""
+
+    @property
+    def due(self) -> bool:
+        """`ready` must be awaited before the next request."""
+
+    async def ready(self) -> None:
+        """Have something to give. Raises TransportError where a request would be in vain."""
+
+    def version(self) -> int:
+        """Which of its headers are the present ones; another number for others."""
+
+    def headers_for(self, method: str, url: str) -> Sequence[Header]:
+        """What is given to this request."""
 
     def accepted(self) -> None:
         """What it gave was not refused."""
 
-    async def renewed(self, refused: Sequence[Header]) -> bool:
-        """Whether there are other headers now than these, which were refused. Never raises."""
+    def noticed(self, nonce: str) -> None:
+        """An answer had this `DPoP-Nonce`."""
+
+    async def renewed(self, version: int, status: int, challenges: Sequence[str]) -> bool:
+        """Whether there are other headers now than those of this version, which were refused so; `challenges` are the
+        lines of WWW-Authenticate. Never raises."""
+
+    def unoffered(self) -> None:
+        """The server was found to offer no sign-in at all."""
+
+    def told(self, message: str) -> tuple[str, str] | None:
+        """(kind of a TransportError, text) for the last refusal that it could do nothing about, of which the server
+        said `message`; None = it has no word of its own for it."""
 
 
 class Answer:
@@ -103,6 +133,10 @@ def _header(response: Response, name: bytes) -> str:
     return ""
 
 
+def _lines(response: Response, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in response.headers if key.lower() == name]
+
+
 class HttpClient:
     """Connections to one URL; `warnings` are about the way there. Made by `http_client`."""
 
@@ -112,6 +146,7 @@ class HttpClient:
         #: `Authorization` from the user part of the URL, b"" = none.
         self.credentials = _basic(url)
         self.signer: Signer | None = None
+        self.follow = True
         self._pool = pool
         self._go_to(url)
 
@@ -121,6 +156,7 @@ class HttpClient:
             scheme=self._url.raw_scheme, host=self._url.raw_host, port=self._url.port, target=self._url.raw_path
         )
         self._host: Header = (b"Host", self._url.netloc)
+        self._text = str(self._url)
 
     @asynccontextmanager
     async def exchange(
@@ -129,9 +165,14 @@ class HttpClient:
         """One request; the answer's head has come, within `begin` seconds. Redirects are followed where 307 or 308
         leads to the same origin, or from http to https of the same host. Raises TransportError as `renamed` does, or of
         the kind `no_response`."""
-        hop, again = 0, True
+        hop, tried, signer = 0, 0, self.signer
         while True:
-            given = self.signer.headers if self.signer is not None else ()
+            given: Sequence[Header] = ()
+            version = 0
+            if signer is not None:
+                if signer.due:
+                    await signer.ready()
+                given, version = signer.headers_for(method, self._text), signer.version()
             sent = [self._host, *(over(headers, given) if given else headers)]
             try:
                 if begin is None:
@@ -148,19 +189,22 @@ class HttpClient:
             try:
                 if 300 <= response.status < 400 and (said := _header(response, b"location")):
                     target = _joined(self._url, said)
-                    followed = response.status in (307, 308) and hop < MAX_REDIRECTS
+                    followed = self.follow and response.status in (307, 308) and hop < MAX_REDIRECTS
                     if followed and target is not None and _may_follow(self._url, target):
                         hop += 1
                         # Kept for what comes next: another round trip for every request would be in vain.
                         self._go_to(target)
                         continue
                     location = _origin(target)
-                if self.signer is not None:
+                if signer is not None:
+                    # Only a proof has one, and that is never the only header.
+                    if len(given) > 1 and (nonce := _header(response, b"dpop-nonce")):
+                        signer.noticed(nonce)
                     if response.status not in _NO_ENTRY:
-                        self.signer.accepted()
-                    elif again:
-                        again = False
-                        if await self.signer.renewed(given):
+                        signer.accepted()
+                    elif tried < signer.tries:
+                        tried += 1
+                        if await signer.renewed(version, response.status, _lines(response, b"www-authenticate")):
                             continue
                 yield Answer(response, self.peer, location)
                 return
@@ -180,8 +224,12 @@ class HttpClient:
             raise TransportError(text, kind="refused")
         other = HttpClient(self._pool, target, self.peer, ())
         other.credentials = self.credentials
-        other.signer = self.signer
+        other.signer, other.follow = self.signer, self.follow
         return other
+
+    def way_changed(self) -> None:
+        """Another way may lead there now: no idle connection is used again."""
+        self._pool.forget_idle()
 
     async def aclose(self) -> None:
         await self._pool.aclose()
@@ -226,12 +274,21 @@ def _basic(url: httpx2.URL) -> bytes:
 
 @asynccontextmanager
 async def http_client(
-    url: str, env: Mapping[str, str], *, tls: TlsFiles | None = None, signer: Signer | None = None
+    url: str,
+    env: Mapping[str, str],
+    *,
+    tls: TlsFiles | None = None,
+    signer: Signer | None = None,
+    guard: Guard | None = None,
+    follow: bool = True,
 ) -> AsyncIterator[HttpClient]:
     """A client for one URL on the way that the hub's environment says, with certificates of its own where `tls` names
-    any; nothing is sent yet. Raises TransportError (kind `config`)."""
-    client = await anyio.to_thread.run_sync(_build, url, env, tls)
+    any; nothing is sent yet. With a guard it connects to no place that this refuses (kind `forbidden`); behind a proxy
+    that can look at names and addresses in the URL alone. Without `follow` no redirect is followed. Raises
+    TransportError (kind `config`)."""
+    client = await anyio.to_thread.run_sync(_build, url, env, tls, guard)
     client.signer = signer
+    client.follow = follow
     try:
         yield client
     finally:
@@ -239,7 +296,9 @@ async def http_client(
             await client.aclose()
 
 
-def _build(text: str, env: Mapping[str, str], tls: TlsFiles | None = None) -> HttpClient:
+def _build(
+    text: str, env: Mapping[str, str], tls: TlsFiles | None = None, guard: Guard | None = None
+) -> HttpClient:
     try:
         url = httpx2.URL(text)
     except (httpx2.InvalidURL, ValueError) as e:
@@ -250,9 +309,24 @@ def _build(text: str, env: Mapping[str, str], tls: TlsFiles | None = None) -> Ht
     via, bad = proxy_for(url.scheme, url.host, _port(url), env)
     warnings = [f"NO_PROXY: {ascii(item)[1:-1][:60]!r} is no host, address or network, and not used" for item in bad]
     proxy, between = _proxy(via, env)
+    if proxy is not None and guard is not None:
+        try:
+            for known in _written(url.host):
+                guard.check(url.host, _port(url), known)
+        except Forbidden as e:
+            raise TransportError(str(e), kind="forbidden") from None
     # http on its own port may be redirected to https.
     context = tls_context(env, tls) if url.scheme == "https" or _port(url) == 80 else trusting_nobody()
-    return HttpClient(Pool(context, proxy), url, Peer(server, between), warnings)
+    return HttpClient(Pool(context, proxy, guard), url, Peer(server, between), warnings)
+
+
+def _written(host: str) -> list[str]:
+    """The address that a host is, in whichever way it is written (127.1, 0x7f000001); none for a name."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return []
+    return [str(where[0]) for *_, where in found]
 
 
 def _proxy(via: str, env: Mapping[str, str]) -> tuple[httpcore2.Proxy | None, str]:

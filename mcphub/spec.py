@@ -117,6 +117,61 @@ class Ide(msgspec.Struct, frozen=True):
     running_in_windows: bool = False
 
 
+class AssertionSpec(msgspec.Struct, frozen=True):
+    """Where a workload's own token comes from: one of `file` (absolute path), `env` (a variable of the hub's) and
+    `words` (program and arguments); `shown` is what may be printed of it."""
+
+    file: str = ""
+    env: str = ""
+    words: tuple[Secret, ...] = ()
+    shown: str = ""
+
+
+class OAuthSpec(msgspec.Struct, frozen=True):
+    """How the credentials of a server at a URL are had, as its entry's `oauth` says; `mode` is one of OAUTH_MODES.
+
+    `callback_port` 0 = any free one; `callback_host` is 127.0.0.1 or localhost. `issuer` is the only authorization
+    server that is believed, "" = the one the server names. `metadata_url` replaces looking for its document,
+    `client_metadata_url` is this client's own document (CIMD). `private_key` is a PEM for `private_key_jwt`. `hosts`
+    are other hosts, as `host` or `host:port`, that may take part though private or of another origin.
+    """
+
+    mode: str = "oauth"
+    client_id: str = ""
+    client_secret: Secret = Secret("")
+    callback_port: int = 0
+    callback_host: str = "127.0.0.1"
+    scopes: tuple[str, ...] = ()
+    issuer: str = ""
+    metadata_url: str = ""
+    client_metadata_url: str = ""
+    allow_missing_pkce: bool = False
+    private_key: Secret = Secret("")
+    signing_algorithm: str = ""
+    assertion: AssertionSpec | None = None
+    dpop: bool = False
+    hosts: tuple[str, ...] = ()
+
+
+class IdpSpec(msgspec.Struct, frozen=True):
+    """An organisation's identity provider, where a person signs in once for all servers whose entry says `xaa`.
+    `subject` is what is exchanged: id_token or refresh_token. `origin` is the file that names it."""
+
+    issuer: str
+    client_id: str
+    client_secret: Secret = Secret("")
+    callback_port: int = 0
+    callback_host: str = "127.0.0.1"
+    scopes: tuple[str, ...] = ()
+    subject: str = "id_token"
+    origin: str = ""
+
+
+#: `oauth`: a person signs in. `client_credentials`: the client itself. `xaa`: the organisation's login is exchanged.
+#: `wif`: a workload's own token is. `none`: nobody does, a refusal is final.
+OAUTH_MODES = ("oauth", "client_credentials", "xaa", "wif", "none")
+
+
 class HttpSpec(msgspec.Struct, frozen=True):
     """A server at a URL, spoken to by Streamable HTTP.
 
@@ -130,6 +185,7 @@ class HttpSpec(msgspec.Struct, frozen=True):
     helper: HelperSpec | None = None
     tls: TlsFiles | None = None
     ide: Ide | None = None
+    oauth: OAuthSpec = OAuthSpec()
 
     kind = "http"
 
@@ -183,6 +239,13 @@ class ServerSpec(msgspec.Struct, frozen=True):
     #: It is started when it is used; and stopped when it was not for so many seconds, 0 = never.
     lazy: bool = False
     idle_timeout: float = 0.0
+    #: It is started though nobody uses it, and kept; says no more than `lazy` and `idle_timeout` but for projects.
+    always_on: bool = False
+    #: Seconds of silence before its connection is probed, 0 = never, None = as the settings say.
+    health_idle: float | None = None
+
+    #: Of a project's entry: its texts with their variables replaced, (key, text), as a person may see them.
+    told: tuple[tuple[str, str], ...] = ()
 
     def key(self) -> InstanceKey:
         """The identity of the instance that this spec needs: everything that would make another process of it."""
@@ -201,14 +264,25 @@ class ServerSpec(msgspec.Struct, frozen=True):
                 parts += ["helper", t.helper.cwd, str(t.helper.foreign), *map(str, t.helper.words)]
             if t.tls is not None:
                 parts += ["tls", t.tls.cert, t.tls.key, t.tls.ca]
+            if t.oauth != OAuthSpec():
+                parts += ["oauth", *_parts_of(t.oauth)]
         else:
             parts.append(t.name)
         if self.agent or self.lazy or self.idle_timeout:
             parts += [self.agent, str(self.lazy), str(self.idle_timeout)]
+        if self.health_idle is not None:
+            parts += ["health", str(self.health_idle)]
         # Each part with its length: no text within one can pass for the border to the next.
         whole = "".join([f"{len(part)}:{part}" for part in parts])
         digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
         return InstanceKey(self.name, digest[:16], self.workspace)
+
+
+def _parts_of(oauth: OAuthSpec) -> list[str]:
+    found = [f"{field}={getattr(oauth, field)!s}" for field in oauth.__struct_fields__ if field != "assertion"]
+    if (source := oauth.assertion) is not None:
+        found += [source.file, source.env, *map(str, source.words)]
+    return found
 
 
 class InstanceKey(NamedTuple):

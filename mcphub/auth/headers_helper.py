@@ -37,6 +37,10 @@ Run = Callable[[Sequence[str], dict[str, str], str, float, int], Awaitable[Ran]]
 class HeadersHelper:
     """Implements net.Signer. `headers` are as they are sent."""
 
+    tries = 1
+    login = ""
+    due = False
+
     def __init__(
         self,
         spec: ServerSpec,
@@ -58,6 +62,25 @@ class HeadersHelper:
         self._one = anyio.Lock()
         self._renewed = float("-inf")
         self._worked = False
+        self._version = 0
+
+    async def ready(self) -> None:
+        pass
+
+    def version(self) -> int:
+        return self._version
+
+    def headers_for(self, method: str, url: str) -> Sequence[tuple[bytes, bytes]]:
+        return self.headers
+
+    def noticed(self, nonce: str) -> None:
+        pass
+
+    def unoffered(self) -> None:
+        pass
+
+    def told(self, message: str) -> tuple[str, str] | None:
+        return "refused", rejected(message)
 
     async def begin(self) -> None:
         """Run it for a new connection. Raises TransportError (kinds `not_found`, `spawn`), naming the server and the
@@ -86,14 +109,15 @@ class HeadersHelper:
                 self._note(f"headersHelper: {line}")
         for name in unsent:
             self._note(f"headersHelper: mcphub sets {name} itself, so this value is not used")
+        self._version += 1
         self.headers = [(name.encode("ascii"), value.strip(" \t").encode("latin-1")) for name, value in headers.items()]
 
     def accepted(self) -> None:
         self._worked = True
 
-    async def renewed(self, refused: Sequence[tuple[bytes, bytes]]) -> bool:
+    async def renewed(self, version: int, status: int, challenges: Sequence[str]) -> bool:
         async with self._one:
-            if self.headers is not refused:
+            if self._version != version:
                 return True
             if not self._worked and anyio.current_time() - self._renewed < REST:
                 return False

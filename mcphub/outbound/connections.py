@@ -14,6 +14,8 @@ from typing import Any
 import anyio
 import httpcore2
 
+from mcphub.outbound.guard import Guard
+
 #: Seconds for the connection, TLS included.
 CONNECT_TIMEOUT = 10.0
 #: When a silent peer is asked whether it is still there, and when it counts as gone, seconds.
@@ -84,10 +86,11 @@ class _Stream(httpcore2.AsyncNetworkStream):
 
 
 class Backend(httpcore2.AsyncNetworkBackend):
-    """Opens such connections."""
+    """Opens such connections, with a guard to no place that it refuses."""
 
-    def __init__(self) -> None:
+    def __init__(self, guard: Guard | None = None) -> None:
         self._inner = httpcore2.AnyIOBackend()
+        self._guard = guard
 
     async def connect_tcp(
         self,
@@ -97,7 +100,19 @@ class Backend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
+        if self._guard is not None:
+            host = await self._checked(self._guard, host, port)
         return _Stream(await self._inner.connect_tcp(host, port, timeout, local_address, socket_options))
+
+    async def _checked(self, guard: Guard, host: str, port: int) -> str:
+        """An address of this host, so that nobody looks it up a second time."""
+        try:
+            found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            for _, _, _, _, address in found:
+                guard.check(host, port, str(address[0]))
+        except (OSError, UnicodeError) as e:
+            raise httpcore2.ConnectError(str(e)) from e
+        return str(found[0][4][0])
 
 
 def _keep_alive() -> list[tuple[int, int, int]]:

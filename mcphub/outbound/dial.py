@@ -13,6 +13,9 @@ from itertools import chain, zip_longest
 import anyio
 import anyio.abc
 
+from mcphub.outbound.guard import Guard
+from mcphub.outbound.lookup import Found, look_up
+
 #: Seconds after which the next address is tried beside those that have not answered.
 NEXT_ADDRESS = 0.25
 
@@ -20,15 +23,23 @@ NEXT_ADDRESS = 0.25
 _Place = tuple[socket.AddressFamily, socket.SocketKind, int, tuple[object, ...]]
 
 
-async def dial(host: str, port: int) -> socket.socket:
-    """A connected socket that does not block. Raises OSError, of the address that failed last."""
+async def dial(host: str, port: int, guard: Guard | None = None) -> socket.socket:
+    """A connected socket that does not block; with a guard, only where it lets all addresses of the host
+    through. Raises OSError, of the address that failed last."""
+    found: Found
     try:
         # An address needs no thread to be looked up.
         found = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
         )
     except socket.gaierror:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await look_up(host, port)
+    except UnicodeError:
+        # An empty label, or one that is too long: nobody can have such a name.
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from None
+    if guard is not None:
+        for *_, address in found:
+            guard.check(host, port, str(address[0]))
     places = [(family, kind, protocol, where) for family, kind, protocol, _, where in found]
     if len(places) == 1:
         return await _connected(places[0])

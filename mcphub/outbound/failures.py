@@ -16,6 +16,7 @@ import msgspec
 
 from mcphub.errors import TransportError
 from mcphub.outbound.connections import CONNECT_TIMEOUT
+from mcphub.outbound.guard import Forbidden
 from mcphub.outbound.tls_handshake import parties
 
 
@@ -29,7 +30,7 @@ class Peer(msgspec.Struct, frozen=True):
 def renamed(error: Exception, peer: Peer) -> TransportError:
     """A failure of the HTTP client under a name of our own.
 
-    Kinds: `unreachable` and `tls` (nothing was sent), `lost`, `config` (the request cannot be sent).
+    Kinds: `unreachable`, `tls` and `forbidden` (nothing was sent), `lost`, `config` (the request cannot be sent).
     """
     causes = list(_causes(error))
     first = peer.proxy or peer.server
@@ -49,6 +50,8 @@ def renamed(error: Exception, peer: Peer) -> TransportError:
         return TransportError(f"no connection to {to} within {CONNECT_TIMEOUT:g} s", kind="unreachable")
     if isinstance(error, httpcore2.ConnectError):
         for cause in causes:
+            if isinstance(cause, Forbidden):
+                return TransportError(str(cause), kind="forbidden")
             if isinstance(cause, ssl.SSLCertVerificationError):
                 why = (cause.verify_message or str(cause)) + parties(cause)
                 return TransportError(f"the certificate of {peer.server} cannot be trusted: {why}", kind="tls")

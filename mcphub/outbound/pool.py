@@ -19,6 +19,7 @@ import httpcore2
 
 from mcphub.outbound.connections import CONNECT_TIMEOUT, KEEP_ALIVE, TOGETHER, Backend
 from mcphub.outbound.dial import dial
+from mcphub.outbound.guard import Guard
 from mcphub.outbound.line import Header, Line
 
 #: Seconds for one write of a request.
@@ -108,18 +109,23 @@ class _FromCore:
 class Pool:
     """The connections of one client; `proxy` stands in between, where there is one."""
 
-    def __init__(self, context: ssl.SSLContext, proxy: httpcore2.Proxy | None) -> None:
+    def __init__(
+        self, context: ssl.SSLContext, proxy: httpcore2.Proxy | None, guard: Guard | None = None
+    ) -> None:
         self._context = context
+        self._guard = guard
         self._direct = proxy is None
         self._idle: dict[Origin, list[Line]] = {}
         self._lines: set[Line] = set()
+        #: Idle connections of the other pool are not to be used again.
+        self._core_in_doubt = False
         self._core = httpcore2.AsyncConnectionPool(
             ssl_context=context,
             proxy=proxy,
             max_connections=None,
             max_keepalive_connections=KEPT_CONNECTIONS,
             keepalive_expiry=KEEP_IDLE,
-            network_backend=Backend(),
+            network_backend=Backend(None if proxy is not None else guard),
             socket_options=KEEP_ALIVE,
         )
 
@@ -129,6 +135,8 @@ class Pool:
         """Send one request and wait for the head of its answer. Raises what `failures.renamed` takes."""
         head = _head(method, url.target, tuple(headers)) if self._direct else None
         if head is None or len(body or b"") > TOGETHER:
+            if self._core_in_doubt:
+                await self._forget_idle_of_core()
             request = httpcore2.Request(method, url, headers=_sized(headers, body), content=body, extensions=_TIMEOUTS)
             return _FromCore(await self._core.handle_async_request(request))
         data = head + b"\r\n" if body is None else b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
@@ -154,6 +162,19 @@ class Pool:
             self._end(line)
         return None
 
+    def forget_idle(self) -> None:
+        """Use none of the connections again that are idle now: the way that they take may be gone."""
+        for line in [line for lines in self._idle.values() for line in lines]:
+            self._end(line)
+        self._idle.clear()
+        self._core_in_doubt = bool(self._core.connections)
+
+    async def _forget_idle_of_core(self) -> None:
+        self._core_in_doubt = False
+        for one in self._core.connections:
+            if one.is_idle():
+                await one.aclose()
+
     async def _connected(self, origin: Origin) -> Line:
         scheme, host, port = origin
         name = host.decode("ascii").strip("[]")
@@ -162,7 +183,7 @@ class Pool:
             context.set_alpn_protocols(["http/1.1"])
         try:
             with anyio.fail_after(CONNECT_TIMEOUT):
-                sock = await dial(name, port)
+                sock = await dial(name, port, self._guard)
                 try:
                     for option in KEEP_ALIVE:
                         sock.setsockopt(*option)

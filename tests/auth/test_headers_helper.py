@@ -46,6 +46,11 @@ def sent(number: int) -> list[tuple[bytes, bytes]]:
     return [(b"Authorization", b"Bearer token-%d" % number)]
 
 
+async def refused_once(helper: HeadersHelper, version: int) -> bool:
+    """A request with what it gave as this version was refused; whether there is something else now."""
+    return await helper.renewed(version, 401, ())
+
+
 async def test_it_is_run_for_a_connection() -> None:
     """With its words as they are, at home where the entry has no other place; its values are hidden."""
     runs = Runs()
@@ -61,10 +66,10 @@ async def test_refusals_at_once_share_one_run() -> None:
     runs = Runs()
     helper = runs.helper()
     await helper.begin()
-    before, answers = helper.headers, []
+    before, answers = helper.version(), []
 
     async def refused() -> None:
-        answers.append(await helper.renewed(before))
+        answers.append(await refused_once(helper, before))
 
     async with anyio.create_task_group() as tasks:
         for _ in range(10):
@@ -78,15 +83,15 @@ async def test_a_run_that_is_given_up() -> None:
     runs = Runs()
     helper = runs.helper()
     await helper.begin()
-    before, answers = helper.headers, []
+    before, answers = helper.version(), []
 
     async def refused() -> None:
-        answers.append(await helper.renewed(before))
+        answers.append(await refused_once(helper, before))
 
     async with anyio.create_task_group() as tasks:
         with anyio.CancelScope() as given_up:
             given_up.cancel()
-            await helper.renewed(before)
+            await refused_once(helper, before)
         tasks.start_soon(refused)
     assert answers == [True]
 
@@ -96,14 +101,14 @@ async def test_it_is_not_run_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = Runs()
     helper = runs.helper()
     await helper.begin()
-    assert await helper.renewed(helper.headers)
-    assert not await helper.renewed(helper.headers)
+    assert await refused_once(helper, helper.version())
+    assert not await refused_once(helper, helper.version())
     assert runs.count == 2
     helper.accepted()
-    assert await helper.renewed(helper.headers)
-    assert not await helper.renewed(helper.headers)
+    assert await refused_once(helper, helper.version())
+    assert not await refused_once(helper, helper.version())
     monkeypatch.setattr(headers_helper, "REST", 0.0)
-    assert await helper.renewed(helper.headers)
+    assert await refused_once(helper, helper.version())
     assert runs.count == 4
 
 
@@ -113,7 +118,7 @@ async def test_its_failures() -> None:
     helper = runs.helper()
     await helper.begin()
     runs.fault = TransportError("exited with code 3", kind="spawn")
-    assert not await helper.renewed(helper.headers)
+    assert not await refused_once(helper, helper.version())
     said = "cannot get the headers of s: its helper (/mcp.json:3 mcpServers.s.headersHelper): exited with code 3; see "
     assert runs.notes == [said + "`mcphub logs s`"]
     assert helper.headers == sent(1)

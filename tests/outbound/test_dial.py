@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import socket
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 
 from mcphub.outbound import dial as dial_module
 from mcphub.outbound.dial import dial
+from mcphub.outbound.guard import Forbidden, Guard
 
 pytestmark = pytest.mark.anyio
 
@@ -38,13 +38,13 @@ async def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[tuple[str, in
     """What names stand for, in place of the system's resolver."""
     known: dict[str, list[tuple[str, int]]] = {}
 
-    async def getaddrinfo(host: str, port: int, **more: Any) -> list[Any]:
+    async def look_up(host: str, port: int) -> list[Any]:
         if host not in known:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         kind = socket.SOCK_STREAM
         return [(socket.AF_INET, kind, socket.IPPROTO_TCP, "", place) for place in known[host]]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(dial_module, "look_up", look_up)
     return known
 
 
@@ -101,3 +101,26 @@ def test_families_take_turns() -> None:
     kind = socket.SOCK_STREAM
     places: list[Any] = [(six, kind, 6, ("a",)), (six, kind, 6, ("b",)), (four, kind, 6, ("c",))]
     assert [place[3][0] for place in dial_module._by_turns(places)] == ["a", "c", "b"]
+
+
+async def test_all_addresses_of_a_name_are_judged(names: dict[str, list[tuple[str, int]]]) -> None:
+    """S3: one bad address among several refuses the name, whichever it is; nothing is connected to, and none is looked
+    up a second time."""
+    with listener() as port:
+        for order in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+            places = [("127.0.0.1", port), ("192.0.2.1", port), ("127.0.0.2", port)]
+            names["rebound.example"] = [places[number] for number in order]
+            with pytest.raises(Forbidden, match="rebound.example leads to"):
+                await dial("rebound.example", port, Guard(frozenset(["loopback"])))
+        names["good.example"] = [("127.0.0.1", port), ("127.0.0.2", port)]
+        with anyio.fail_after(5):
+            sock = await dial("good.example", port, Guard(frozenset(["loopback"])))
+        with sock:
+            assert sock.getpeername() == ("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0x7f000001", "2130706433", "127.1", "::1", "::ffff:127.0.0.1", "0"])
+async def test_addresses_that_no_server_may_name(host: str) -> None:
+    """S3: nothing is connected to, in whichever way this machine is written."""
+    with listener() as port, pytest.raises(Forbidden):
+        await dial(host, port, Guard())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -67,6 +68,28 @@ async def test_a_connection_that_was_idle_for_long_is_not_used(monkeypatch: pyte
         monkeypatch.setattr(pool_module, "KEEP_IDLE", -1.0)
         await asked(made, server.url)
         assert server.connections == 2
+        await server.until(lambda: server.open == 1)
+
+
+@pytest.mark.parametrize("size", [2, TOGETHER + 1], ids=["our own", "the other pool's"])
+async def test_what_was_idle_when_the_way_changed_is_not_used(size: int) -> None:
+    """It would lead nowhere; what is under way goes on, and is kept afterwards as ever."""
+    data = b"x" * size
+    async with RudeHttp(hello) as server, pool() as made:
+        for _ in range(2):
+            await asked(made, server.url, data)
+        assert server.connections == 1
+        held = asyncio.Event()
+        server.on("*", stream(b"he", held, b"llo"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(asked, made, server.url, data)
+            await server.until(lambda: len(server.requests) == 3)
+            await asked(made, server.url, data)
+            assert server.connections == 2
+            made.forget_idle()
+            held.set()
+        await asked(made, server.url, data)
+        assert server.connections == (2 if size == 2 else 3)  # the other pool closes what is idle when it is used next
         await server.until(lambda: server.open == 1)
 
 
