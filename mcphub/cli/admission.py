@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mcphub.config.entries.context import Context
+from mcphub.config.entries.context import Context, assumed
 from mcphub.config.entries.entry import parse_entry
 from mcphub.config.layer import Entry, Layer
 from mcphub.config.load import Loaded
@@ -63,7 +63,10 @@ def judge(loaded: Loaded, place: Place, name: str, entry: Mapping[str, Any]) -> 
     layer = Layer(place.scope, place.path, place.directory, (Entry(name, entry, origin),))
     settings = loaded.settings
     context = Context(
-        loaded.environment, startup_timeout=settings.connect.timeout, call_timeout=settings.call.timeout
+        loaded.environment,
+        startup_timeout=settings.connect.timeout,
+        call_timeout=settings.call.timeout,
+        secrets=assumed,
     )
     alone = resolve([*policies, layer], context, workspace=loaded.resolved.workspace)
     for wish in desired_state({alone.workspace: alone}, {}).values():

@@ -11,6 +11,7 @@ import msgspec
 
 from mcphub.cli import output
 from mcphub.client import ControlClient, current_workspace
+from mcphub.config.entries.context import assumed
 from mcphub.config.load import Loaded, load
 from mcphub.config.places import Places, places
 from mcphub.config.resolve import Resolved
@@ -46,7 +47,7 @@ class Here(msgspec.Struct, frozen=True):
 
     def load(self) -> Loaded:
         """Everything that files say for this directory, read now."""
-        return load(self.workspace, os.environ, self.places)
+        return load(self.workspace, os.environ, self.places, secret=assumed)
 
     def row(self, name: str, path: str = "") -> ServerStatus | None:
         """The daemon's row of this server, with a path of the one from that file; None where there is no daemon or no

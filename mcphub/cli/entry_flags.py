@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from mcphub.cli.usage import UsageError
 from mcphub.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 TRANSPORTS = ("stdio", "http", "sse", "ws")
 #: The options of `add` that are followed by a value, for who sorts a command line.
-_WITH_VALUE = ("-t", "--transport", "-s", "--scope", "-e", "--env", "-H", "--header")
+_WITH_VALUE = (
+    "-t", "--transport", "-s", "--scope", "-e", "--env", "-H", "--header", "--client-id", "--callback-port",
+)
 _URL = re.compile(r"(?i)(?:http|ws)s?://")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -56,18 +59,18 @@ def entry_of(
 
     `words` are the command and its arguments, or one URL. `env` holds `K=V`, or `K`: its value is then taken from
     `environ`, and the entry gets `${K}` only, so that it stands neither in a process list nor in a file of servers.
-    Raises ConfigError.
+    Raises UsageError, and ConfigError where `environ` lacks a variable.
     """
     if not words:
-        raise ConfigError("cannot add the server: give its URL, or -- and its command")
+        raise UsageError("cannot add the server: give its URL, or -- and its command")
     if transport is None:
         alone = len(words) == 1 and _URL.match(words[0])
         transport = ("ws" if words[0].lower().startswith("ws") else "http") if alone else "stdio"
     if transport == "stdio":
         if headers:
-            raise ConfigError("cannot add the server: --header is for a server at a URL; a program has --env")
+            raise UsageError("cannot add the server: --header is for a server at a URL; a program has --env")
         if _URL.match(words[0]):
-            raise ConfigError("cannot add the server: a URL is no command; add --transport http (or sse, ws)")
+            raise UsageError("cannot add the server: a URL is no command; add --transport http (or sse, ws)")
         variables, kept = _variables(env, environ)
         entry: dict[str, Any] = {"command": words[0]}
         if len(words) > 1:
@@ -76,9 +79,9 @@ def entry_of(
             entry["env"] = variables
         return entry, kept
     if len(words) > 1:
-        raise ConfigError(f"cannot add the server: --transport {transport} takes one URL, and no arguments")
+        raise UsageError(f"cannot add the server: --transport {transport} takes one URL, and no arguments")
     if env:
-        raise ConfigError(
+        raise UsageError(
             "cannot add the server: --env is for a program; write --header 'Name: Bearer ${VARIABLE}', and keep the "
             "variable by `mcphub env set VARIABLE`"
         )
@@ -88,15 +91,34 @@ def entry_of(
     return entry, {}
 
 
+def oauth_of(entry: Mapping[str, Any], client_id: str, port: int | None, secret: str) -> dict[str, Any]:
+    """The `oauth` of an entry, {} where nothing was said. `secret` is the name that the client's secret is kept under,
+    "" = it has none. Raises UsageError."""
+    found: dict[str, Any] = {}
+    if client_id:
+        found["clientId"] = client_id
+    if secret:
+        if not client_id:
+            raise UsageError("cannot add the server: --client-secret is the secret of --client-id")
+        found["clientSecret"] = f"${{secret:{secret}}}"
+    if port is not None:
+        if not 0 < port < 65536:
+            raise UsageError("cannot add the server: --callback-port takes 1 to 65535")
+        found["callbackPort"] = port
+    if found and entry.get("type") not in ("http", "sse"):
+        raise UsageError("cannot add the server: --client-id and what belongs to it are for a server at an http URL")
+    return found
+
+
 def _variables(env: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     variables: dict[str, str] = {}
     kept: dict[str, str] = {}
     for item in env:
         name, equals, value = item.partition("=")
         if not name:
-            raise ConfigError("cannot add the server: --env takes NAME=VALUE or NAME")
+            raise UsageError("cannot add the server: --env takes NAME=VALUE or NAME")
         if name in variables:
-            raise ConfigError(f"cannot add the server: --env {name} is given twice")
+            raise UsageError(f"cannot add the server: --env {name} is given twice")
         if not equals:
             if name not in environ:
                 raise ConfigError(f"cannot add the server: --env {name}: your environment has no variable {name}")
@@ -112,8 +134,8 @@ def _headers(headers: Sequence[str]) -> dict[str, str]:
         name, colon, value = item.partition(":")
         name = name.strip()
         if not colon or not _HEADER_NAME.fullmatch(name):
-            raise ConfigError("cannot add the server: --header takes 'Name: value'")
+            raise UsageError("cannot add the server: --header takes 'Name: value'")
         if name.lower() in (one.lower() for one in found):
-            raise ConfigError(f"cannot add the server: --header {name} is given twice")
+            raise UsageError(f"cannot add the server: --header {name} is given twice")
         found[name] = value.strip()
     return found

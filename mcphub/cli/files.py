@@ -48,7 +48,7 @@ def findings_of(path: str, workspace: str, kind: str = "") -> FindingsReport:
     from dataclasses import replace
 
     from mcphub.cli.from_files import Files
-    from mcphub.config.entries.context import Context, EnvFile
+    from mcphub.config.entries.context import Context, EnvFile, assumed
     from mcphub.config.environment import parse_environment
     from mcphub.config.readfile import Reader
     from mcphub.config.resolve import wanted_env_files
@@ -60,7 +60,7 @@ def findings_of(path: str, workspace: str, kind: str = "") -> FindingsReport:
     path = os.path.abspath(path)
     kind = kind or findings.file_kind(path, data)
     files = Files(workspace)
-    context = Context(files.loaded.environment, files.here.places.environment)
+    context = Context(files.loaded.environment, files.here.places.environment, secrets=assumed)
     if kind in (findings.SETTINGS, findings.ENVIRONMENT):
         report = findings.findings(data, path, kind, context)
     else:

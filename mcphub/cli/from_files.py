@@ -39,7 +39,13 @@ class Files:
         from mcphub.questions import explain
 
         facts = explain.facts(
-            name, self.resolved, [self.resolved], self.decisions, unwrap=self.unwrap, executed=_unknown
+            name,
+            self.resolved,
+            [self.resolved],
+            self.decisions,
+            unwrap=self.unwrap,
+            executed=_unknown,
+            client_env=self.loaded.settings.client_env,
         )
         return explain.why(msgspec.structs.replace(facts, live=False))
 

@@ -81,6 +81,7 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
 def _run(arguments: list[str]) -> int:
     from mcphub.cli.commands import COMMANDS
     from mcphub.cli.output import complain
+    from mcphub.cli.usage import UsageError, tell
     from mcphub.errors import ControlError, McphubError
 
     for stream in (sys.stdout, sys.stderr):
@@ -92,6 +93,9 @@ def _run(arguments: list[str]) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
+    except UsageError as error:
+        tell(verb, error)
+        return USAGE
     except McphubError as error:
         complain(str(error))
         return NO_DAEMON if isinstance(error, ControlError) and error.status == 0 else 1
@@ -105,6 +109,7 @@ def _run(arguments: list[str]) -> int:
 
 def _dispatch(verb: str, arguments: list[str], commands: dict[str, tuple[str, str]]) -> int:
     from mcphub.cli.output import json_text
+    from mcphub.cli.usage import UsageError, lacks_action, tell_actions
     from mcphub.errors import McphubError
 
     if verb in ("-h", "--help", "help"):
@@ -120,12 +125,19 @@ def _dispatch(verb: str, arguments: list[str], commands: dict[str, tuple[str, st
     try:
         parser = build_parser(verb)
         reorder = parser.get_default("reorder")  # how a verb lets people write its options behind its words
-        args = parser.parse_args(arguments if reorder is None else reorder(arguments))
+        words = arguments if reorder is None else reorder(arguments)
+        actions = parser.get_default("actions") or {}
+        if lacks_action(words, actions):
+            tell_actions(verb, actions)
+            return USAGE
+        args = parser.parse_args(words)
     except SystemExit as end:  # help was asked for, or the usage is wrong
         return end.code if isinstance(end.code, int) else USAGE
     _warn_of_runtime_dir(verb)
     try:
         status: int = args.run(args)
+    except UsageError:
+        raise
     except McphubError as error:
         if getattr(args, "json", False):  # whoever reads stdout finds the reason there, too
             print(json_text({"error": {"message": str(error)}}, compact=_streams(args)))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mcphub.cli.entry_flags import entry_of, sorted_arguments
+from mcphub.cli.usage import UsageError
 from mcphub.errors import ConfigError
 
 ENVIRON = {"TOKEN": "tok-1", "EMPTY": ""}
@@ -70,7 +71,6 @@ def test_flags_are_an_entry(
         (None, ["x"], [], ["A: tok-9"], "--header is for a server at a URL"),
         (None, ["x"], ["=tok-9"], [], "--env takes NAME=VALUE or NAME"),
         (None, ["x"], ["A=tok-9", "A=2"], [], "--env A is given twice"),
-        (None, ["x"], ["UNSET"], [], "your environment has no variable UNSET"),
         ("http", ["https://h/m"], [], ["tok-9"], "--header takes 'Name: value'"),
         ("http", ["https://h/m"], [], ["a b: tok-9"], "--header takes 'Name: value'"),
         ("http", ["https://h/m"], [], ["A: tok-9", "a: 2"], "--header a is given twice"),
@@ -80,6 +80,12 @@ def test_what_makes_no_entry(
     transport: str | None, words: list[str], env: list[str], headers: list[str], message: str
 ) -> None:
     """It is named, and what might be a secret is not in the message."""
-    with pytest.raises(ConfigError, match=message) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         entry_of(transport, words, env, headers, ENVIRON)
     assert "tok-" not in str(caught.value)
+
+
+def test_a_variable_that_is_not_there() -> None:
+    """The command line is sound, and what it refers to is missing."""
+    with pytest.raises(ConfigError, match="your environment has no variable UNSET"):
+        entry_of(None, ["x"], ["UNSET"], [], ENVIRON)

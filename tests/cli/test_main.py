@@ -32,6 +32,8 @@ verbs:
   why        why a server runs or does not, and what would change it
   tools      list the merged tools
   call       call one tool
+  login      sign in to a server, or to all that need it
+  logout     sign out of a server, or of all
   reconnect  close and open servers again
   logs       what a server wrote to stderr
   add        add a server to a file, or to the daemon that runs
@@ -40,10 +42,13 @@ verbs:
   enable     switch a server on again
   disable    switch a server off
   env        variables that entries refer to; values are never shown
+  secret     secrets that entries refer to, kept sealed; values are never shown
+  vault      whether tokens and secrets can be had; unlock it, change its key
   approve    let servers run that this directory asks for
   reject     never run a server that this directory asks for
   policy     the rules in force, what they say, what a file of them would do
   config     every file and entry that counts or does not; what is wrong with them
+  service    run the daemon as a service of systemd or launchd
   stop       shut the daemon down
 
 `mcphub VERB --help` says more about one; `mcphub --version` names this version.
@@ -78,8 +83,9 @@ def test_an_unknown_verb_is_wrong_usage(place: Place, verb: str, hint: str) -> N
 
 def test_a_verb_may_sort_its_words(home: Place) -> None:
     """Where people write options behind words, they are found there."""
-    said = "cannot add the server: --keep is for --scope dynamic; what is in a file is kept"
-    out, err, status = home.run("add", "a", "--json", "--keep", "--", "x", "--json")
+    said = "cannot remove b: no server is named so here; `mcphub status` lists them"
+    assert home.run("add", "a", "--json", "--", "x", "--json")[2] == 0
+    out, err, status = home.run("remove", "b", "--json")
     assert (json.loads(out), err, status) == ({"error": {"message": said}}, f"mcphub: {said}\n", 1)
 
 
@@ -234,6 +240,7 @@ def test_only_the_asked_verb_is_loaded(place: Place, portal: BlockingPortal) -> 
     )
     assert done.stderr == (
         "mcphub mcphub.cli mcphub.cli.commands mcphub.cli.commands.status mcphub.cli.main mcphub.cli.output "
+        "mcphub.cli.usage "
         "mcphub.client mcphub.config mcphub.config.runtime_dir mcphub.errors mcphub.observe mcphub.observe.escape\n\n"
     )
 

@@ -14,6 +14,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "why": ("why", "why a server runs or does not, and what would change it"),
     "tools": ("tools", "list the merged tools"),
     "call": ("call", "call one tool"),
+    "login": ("login", "sign in to a server, or to all that need it"),
+    "logout": ("logout", "sign out of a server, or of all"),
     "reconnect": ("reconnect", "close and open servers again"),
     "logs": ("logs", "what a server wrote to stderr"),
     "add": ("add", "add a server to a file, or to the daemon that runs"),
@@ -22,10 +24,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "enable": ("enable", "switch a server on again"),
     "disable": ("disable", "switch a server off"),
     "env": ("env", "variables that entries refer to; values are never shown"),
+    "secret": ("secret", "secrets that entries refer to, kept sealed; values are never shown"),
+    "vault": ("vault", "whether tokens and secrets can be had; unlock it, change its key"),
     "approve": ("approve", "let servers run that this directory asks for"),
     "reject": ("reject", "never run a server that this directory asks for"),
     "policy": ("policy", "the rules in force, what they say, what a file of them would do"),
     "config": ("config", "every file and entry that counts or does not; what is wrong with them"),
+    "service": ("service", "run the daemon as a service of systemd or launchd"),
     "stop": ("stop", "shut the daemon down"),
 }
 

@@ -37,6 +37,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "-H", "--header", action="append", default=[], metavar="'K: V'",
         help="a header for a server at a URL; ${VARIABLE} in it is kept as it is. May be given again",
     )
+    parser.add_argument(
+        "--client-id", default="", metavar="ID", help="this client's id, where it was registered by hand"
+    )
+    parser.add_argument(
+        "--client-secret", action="store_true",
+        help="its secret: asked for without showing it, or from MCP_CLIENT_SECRET; kept in the vault, and the entry "
+        "refers to it",
+    )
+    parser.add_argument(
+        "--callback-port", type=int, metavar="PORT", help="the port that was registered for the browser to come back to"
+    )
     parser.add_argument("name", metavar="NAME", help="what to call it: 1 to 64 of A-Z a-z 0-9 _ -")
     parser.add_argument(
         "target", nargs=argparse.REMAINDER, metavar="URL | -- COMMAND [ARG ...]", help="where it is, or how to start it"
@@ -58,27 +69,39 @@ def scope_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from mcphub.cli.entry_flags import entry_of
+    from mcphub.cli.entry_flags import entry_of, oauth_of
 
     target = args.target[1:] if args.target[:1] == ["--"] else args.target
     entry, kept = entry_of(args.transport, target, args.env, args.header, os.environ)
-    return add(args, entry, kept)
+    secret = f"{args.name}/client-secret" if args.client_secret else ""
+    if secret and args.scope == "project":
+        from mcphub.cli.usage import UsageError
+
+        text = "a project's file is for others, too, and cannot refer to your secrets; use --scope local"
+        raise UsageError(f"cannot add the server: --client-secret: {text}")
+    if oauth := oauth_of(entry, args.client_id, args.callback_port, secret):
+        entry["oauth"] = oauth
+    return add(args, entry, kept, secret)
 
 
-def add(args: argparse.Namespace, entry: dict[str, Any], kept: Mapping[str, str]) -> int:
-    """Add the entry that the command line asks for. `kept` are variables that it refers to."""
-    from mcphub.cli.admission import judge, refuse_name
+def add(args: argparse.Namespace, entry: dict[str, Any], kept: Mapping[str, str], secret: str = "") -> int:
+    """Add the entry that the command line asks for. `kept` are variables that it refers to, `secret` the name of a
+    secret that is to be asked for, "" = none."""
+    from mcphub.cli.admission import judge
     from mcphub.cli.change import Here, report, standing
+    from mcphub.cli.usage import UsageError
+    from mcphub.config.names import name_fault, shown_name
     from mcphub.config.writable import Place, place_for
     from mcphub.errors import ConfigError
     from mcphub.spec import Scope
 
-    refuse_name(args.name)
+    if fault := name_fault(args.name):
+        raise UsageError(f"cannot add server {shown_name(args.name)}: {fault}")
     scope = Scope(args.scope)
     if args.keep and scope is not Scope.DYNAMIC:
-        raise ConfigError("cannot add the server: --keep is for --scope dynamic; what is in a file is kept")
+        raise UsageError("cannot add the server: --keep is for --scope dynamic; what is in a file is kept")
     if args.here and scope is not Scope.DYNAMIC:
-        raise ConfigError("cannot add the server: --here is for --scope dynamic; in a file use --scope local")
+        raise UsageError("cannot add the server: --here is for --scope dynamic; in a file use --scope local")
     here = Here.now()
     if scope is Scope.DYNAMIC:
         place = Place(scope, here.places.dynamic, _directory(args, here))
@@ -90,7 +113,7 @@ def add(args: argparse.Namespace, entry: dict[str, Any], kept: Mapping[str, str]
                 "to replace it, add --force"
             )
     judged = judge(here.load(), place, args.name, entry)
-    notes = _keep(here, kept)
+    notes = _keep(here, kept) + _keep_secret(secret)
     if scope is Scope.DYNAMIC:
         return _add_dynamic(args, here, entry, notes)
     place.put(args.name, entry, replace=args.force)
@@ -129,6 +152,19 @@ def _keep(here: Here, kept: Mapping[str, str]) -> list[str]:
     atomicfile.update(path, change, private=True)
     names = ", ".join(kept)
     return [f"{names} {'is' if len(kept) == 1 else 'are'} kept in {path}, and referred to as ${{...}}"]
+
+
+def _keep_secret(name: str) -> list[str]:
+    """Ask for a secret, or take it from MCP_CLIENT_SECRET, and keep it. Raises ConfigError."""
+    if not name:
+        return []
+    from mcphub.cli.hidden_input import ask
+    from mcphub.cli.vault_access import VaultAccess
+
+    access = VaultAccess()
+    access.refuse_locked(name)
+    access.set(name, os.environ.get("MCP_CLIENT_SECRET") or ask("the client's secret", otherwise="MCP_CLIENT_SECRET"))
+    return [f"its client secret is kept in the vault, and referred to as ${{secret:{name}}}"]
 
 
 def _directory(args: argparse.Namespace, here: Here) -> str:

@@ -23,21 +23,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from mcphub.cli.usage import UsageError
     from mcphub.config import jsonc
+    from mcphub.config.names import shown_name
     from mcphub.config.readfile import MAX_BYTES
-    from mcphub.errors import ConfigError
 
+    shown = shown_name(args.name)
     if args.entry == "-":
         data = sys.stdin.buffer.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            raise ConfigError(f"cannot add server {args.name}: the entry is larger than {MAX_BYTES >> 20} MiB")
+            raise UsageError(f"cannot add server {shown}: the entry is larger than {MAX_BYTES >> 20} MiB")
     else:
         data = args.entry.encode("utf-8", "surrogateescape")
     try:
         entry = jsonc.parse(data).value
     except jsonc.JsoncError as error:
         place = f"line {error.line}, column {error.column}: " if error.line else ""
-        raise ConfigError(f"cannot add server {args.name}: the entry: {place}{error.message}") from None
+        raise UsageError(f"cannot add server {shown}: the entry: {place}{error.message}") from None
     if not isinstance(entry, dict):
-        raise ConfigError(f"cannot add server {args.name}: expected an object, found {jsonc.kind_of(entry)}")
+        raise UsageError(f"cannot add server {shown}: expected an object, found {jsonc.kind_of(entry)}")
     return add(args, entry, {})

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 
 from mcphub.cli import output
+from mcphub.cli.usage import UsageError, server_name
 from mcphub.client import ControlClient, current_workspace
+from mcphub.config.names import lookup_fault, shown_name
 from mcphub.errors import ControlError
 
 TYPE_CHECKING = False
@@ -29,7 +31,7 @@ OPEN = ("waiting", "changed")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("name", nargs="?", metavar="NAME", help="the server")
+    which.add_argument("name", nargs="?", type=server_name, metavar="NAME", help="the server")
     which.add_argument("--all", action="store_true", help="ask about each one that waits")
     parser.add_argument("--tools", action="store_true", help="about the tools of the server NAME, any server")
     parser.add_argument("--json", action="store_true", help="print the report as JSON; with a name, after asking")
@@ -51,12 +53,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         items = [item for item in report["items"] if item["name"] == args.name]
         if not items:
-            raise ControlError(f"cannot approve {args.name}: nothing here asks for a server of that name", status=404)
+            raise ControlError(f"cannot approve {shown_name(args.name)}: {_nobody(args.name)}", status=404)
         if items[0]["state"] == "approved":
             output.complain(f"{args.name} is approved already")
             return 0
     if not items:
         output.complain("nothing waits for approval here")
+    elif why := report.get("unwritable"):
+        raise ControlError(f"cannot approve {_names(items)}: {why}", status=500)
     decided = []
     for item in items:
         if ask(item["name"], question(item)):
@@ -70,6 +74,16 @@ def run(args: argparse.Namespace) -> int:
     return 0 if len(decided) == len(items) else 1
 
 
+def _names(items: list[ApprovalItem]) -> str:
+    return ", ".join(item["name"] for item in items)
+
+
+def _nobody(name: str) -> str:
+    if fault := lookup_fault(name):
+        return f"no server can have this name: {fault}"
+    return "nothing here asks for a server of that name"
+
+
 def question(item: ApprovalItem) -> str:
     """What a person is shown before being asked: everything that approval would allow, and who wants it."""
     import shlex
@@ -81,16 +95,24 @@ def question(item: ApprovalItem) -> str:
         f"{item['name']}  ({'changed since it was approved' if item['state'] == 'changed' else item['state']})",
         f"  asked for by  {where}  {origin['key']}",
     ]
-    if remote:
-        lines.append(f"  would ask     {' '.join(item['command'])}")
-    else:
-        lines += [f"  would run     {shlex.join(item['command'])}", f"  in            {item['cwd']}"]
+    really = item.get("resolved", {})
+    command = " ".join if remote else shlex.join
+    lines += [f"  would {'ask' if remote else 'run'}     {command(item['command'])}"]
+    lines += [f"  which is      {command(really['command'])}"] if "command" in really else []
+    if not remote:
+        lines.append(f"  in            {item['cwd']}")
+        lines += [f"  which is      {really['cwd']}"] if "cwd" in really else []
     more = [
         ("with headers" if remote else "with", item["env_names"]),
         ("and those in", [item["env_file"]] if item["env_file"] else []),
+        ("which is", [really["env_file"]] if "env_file" in really else []),
         ("takes over", ["all of the hub's environment"] if item["inherits"] == ["*"] else item["inherits"]),
         ("reads", item["reads"]),
         ("headers from", [item["helper"]] if item["helper"] else []),
+        ("which is", [really["helper"]] if "helper" in really else []),
+        ("signs in by", [oauth] if (oauth := item.get("oauth")) else []),
+        ("which is", [really["oauth"]] if "oauth" in really else []),
+        ("trusts", [really["ca"]] if "ca" in really else []),
     ]
     lines += [f"  {label:<12}  {', '.join(values)}" for label, values in more if values]
     lines += [f"  unpinned      {one}  may be other code the next time, without asking" for one in item["unpinned"]]
@@ -116,13 +138,15 @@ def tools_question(report: ToolChangesReport) -> str:
 
 def _tools(client: ControlClient, name: str | None, as_json: bool) -> int:
     if name is None:
-        raise ControlError("cannot approve tools: name the server, as in `mcphub approve --tools NAME`", status=400)
+        raise UsageError("cannot approve tools: name the server, as in `mcphub approve --tools NAME`")
     report = client.tool_changes(name)
     if not report["changes"] and not report["problem"]:
         if as_json:
             print(output.json_text(report))
         output.complain(f"the tools of {name} are as they were")
         return 0
+    if why := report.get("unwritable"):
+        raise ControlError(f"cannot approve the tools of {name}: {why}", status=500)
     if not ask(f"the tools of {name}", tools_question(report)):
         output.complain(f"the tools of {name} are not approved")
         return 1
@@ -150,13 +174,18 @@ def ask(what: str, text: str) -> bool:
     return answer.strip().lower() in (b"y", b"yes")
 
 
+def _really(item: ApprovalItem) -> list[str]:
+    """What runs once variables are replaced."""
+    return item.get("resolved", {}).get("command", item["command"])
+
+
 def _list(items: list[ApprovalItem]) -> None:
     import shlex
 
     if not items:
         print("this directory asks for no servers")
         return
-    rows = [(item["name"], item["state"], shlex.join(item["command"])) for item in items]
+    rows = [(item["name"], item["state"], shlex.join(_really(item))) for item in items]
     print(output.table(("NAME", "STATE", "WOULD RUN"), rows), end="")
     if any(item["state"] in OPEN for item in items):
         print("\n`mcphub approve NAME` shows the whole of one and asks; `mcphub approve --all` asks about each.")

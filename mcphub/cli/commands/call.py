@@ -9,6 +9,7 @@ import json
 import sys
 
 from mcphub.cli import output
+from mcphub.cli.usage import UsageError
 from mcphub.client import ControlClient, current_workspace
 
 TYPE_CHECKING = False
@@ -36,8 +37,7 @@ def run(args: argparse.Namespace) -> int:
         text = sys.stdin.buffer.read().decode("utf-8-sig") if args.arguments == "-" else args.arguments
         check_arguments(text)
     except ValueError as error:
-        output.complain(f"cannot read the arguments of {args.tool}: {error}")
-        return 2
+        raise UsageError(f"cannot read the arguments of {args.tool}: {error}") from None
     report = ControlClient(workspace=current_workspace()).call(args.tool, text)
     failed = "error" in report or bool(report.get("result", {}).get("isError"))
     if args.json:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+from mcphub.cli.usage import server_name
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
@@ -20,13 +22,13 @@ Switch a server on again that `mcphub disable` switched off, here and everywhere
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the server")
+    parser.add_argument("name", type=server_name, metavar="NAME", help="the server")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     from mcphub.cli.change import Here, report, standing
-    from mcphub.config.names import shown_name
+    from mcphub.config.names import shown_name, unknown_server
     from mcphub.errors import ConfigError
     from mcphub.store.toggles import ToggleStore
 
@@ -36,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     taken = ToggleStore(here.places.toggles).enable(args.name, workspace)
     one = here.load().resolved.servers.get(args.name)
     if one is None and not taken and here.row(args.name) is None:
-        raise ConfigError(f"cannot enable {shown}: no server is named so here; `mcphub status` lists them")
+        raise ConfigError(f"cannot enable {shown}: {unknown_server(args.name, so='so here')}")
     written = one is not None and one.entry is not None and _switch_on(here, one.entry)
     here.tell()
     after = here.load()

@@ -21,29 +21,38 @@ there is dropped); `env set NAME=VALUE` is for what is no secret, since others o
 shows where programs are looked for, and `env path --refresh` asks your login shell again, as the daemon does at its
 first start and then once a day: after you installed a version manager, say."""
 
+ACTIONS = {
+    "set": "give the variable NAME a value, or NAME=VALUE",
+    "unset": "take the variable NAME out of the file",
+    "list": "the names of all variables",
+    "path": "where programs are looked for; --refresh asks the login shell",
+}
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("set", "unset", "list", "path"), help="what to do")
+    from mcphub.cli.subverb import words_first
+    from mcphub.cli.usage import add_actions
+
+    add_actions(parser, ACTIONS)
     parser.add_argument("names", nargs="*", metavar="NAME[=VALUE]", help="the variables; none for list and path")
     parser.add_argument(
         "--from-env", action="store_true", help="with set NAME: take the value that your environment has for it"
     )
     parser.add_argument("--refresh", action="store_true", help="with path: ask the login shell now")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    # argparse takes an optional list as empty where an option stands before it.
-    parser.set_defaults(reorder=lambda words: sorted(words, key=lambda word: not word.startswith("-")))
+    parser.set_defaults(reorder=lambda words: words_first(words, ()))
 
 
 def run(args: argparse.Namespace) -> int:
     from mcphub.cli.change import Here
-    from mcphub.errors import ConfigError
+    from mcphub.cli.usage import UsageError
 
     if bool(args.names) == (args.action in ("list", "path")):
-        raise ConfigError(f"cannot run env {args.action}: it takes {'no name' if args.names else 'a name'}")
+        raise UsageError(f"cannot run env {args.action}: it takes {'no name' if args.names else 'a name'}")
     if args.from_env and args.action != "set":
-        raise ConfigError(f"cannot run env {args.action}: --from-env is for set")
+        raise UsageError(f"cannot run env {args.action}: --from-env is for set")
     if args.refresh and args.action != "path":
-        raise ConfigError(f"cannot run env {args.action}: --refresh is for path")
+        raise UsageError(f"cannot run env {args.action}: --refresh is for path")
     here = Here.now()
     path = here.places.environment
     match args.action:
@@ -61,17 +70,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _set(path: str, items: list[str], from_env: bool) -> list[str]:
+    from mcphub.cli.usage import UsageError
     from mcphub.config.environment_edit import name_fault, set_variable
     from mcphub.errors import ConfigError
     from mcphub.store import atomicfile
 
     asked = [item for item in items if "=" not in item]
+    if from_env and not asked:
+        raise UsageError("cannot set from your environment what has a value: write --from-env NAME")
     if len(asked) > 1 and not from_env:
-        raise ConfigError("cannot set several variables from one input; give one name at a time, or --from-env")
+        raise UsageError("cannot set several variables from one input; give one name at a time, or --from-env")
     for item in items:
         name = item.partition("=")[0]
         if fault := name_fault(name):
-            raise ConfigError(f"cannot set {name[:80]!a}: {fault}")
+            raise UsageError(f"cannot set {name[:80]!a}: {fault}")
+    atomicfile.check(path)  # whoever types a secret in should not have done so for nothing
     values: dict[str, str] = {}
     for item in items:
         name, equals, value = item.partition("=")

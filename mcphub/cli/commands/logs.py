@@ -6,6 +6,7 @@ It must not know where the lines are kept.
 from __future__ import annotations
 
 from mcphub.cli import output
+from mcphub.cli.usage import UsageError, server_name
 from mcphub.client import ControlClient, current_workspace
 from mcphub.errors import ControlError
 
@@ -19,7 +20,7 @@ DESCRIPTION = "Print the last lines that a server wrote to stderr, oldest first,
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the server")
+    parser.add_argument("name", type=server_name, metavar="NAME", help="the server")
     parser.add_argument("-n", "--lines", type=int, default=100, metavar="N", help="at most so many (default 100)")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with each line that comes; Ctrl-C ends it")
     parser.add_argument("--json", action="store_true", help="print the report as JSON; with -f one a line")
@@ -27,8 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.lines < 0:
-        output.complain("--lines must not be negative")
-        return 2
+        raise UsageError("cannot print the log: --lines must not be negative")
     client = ControlClient(workspace=current_workspace())
     if args.follow:
         return _follow(client, args.name, args.lines, args.json)

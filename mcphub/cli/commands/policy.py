@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from mcphub.cli import output
 from mcphub.cli.subverb import words_first
+from mcphub.cli.usage import UsageError, add_actions
 from mcphub.client import ControlClient, current_workspace
-from mcphub.errors import ConfigError, ControlError
+from mcphub.errors import ControlError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,11 +24,17 @@ validate [FILE]: every problem of a file of rules, or of all that are in force, 
 test FILE [--inventory EXPORT]...: which servers of this machine the file would block if it alone governed, or which of
 those in exports of `mcphub config show --json`. Only reports, and ends with 0."""
 
+ACTIONS = {
+    "list": "every rule that is known, and whether it counts",
+    "explain": "what policy says of a server: NAME, URL, or -- COMMAND ARGS...",
+    "validate": "every problem of FILE, or of all rules in force",
+    "test": "which servers FILE would block if it alone governed",
+}
 RULES = ("RANK", "SCOPE", "LIST", "RULE", "WHERE", "NOTE")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("list", "explain", "validate", "test"), help="what to do")
+    add_actions(parser, ACTIONS)
     parser.add_argument("words", nargs="*", metavar="NAME|URL|FILE", help="what it is about")
     parser.add_argument(
         "--inventory", action="append", metavar="FILE", help="with test: an export, in place of this machine"
@@ -42,9 +49,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.inventory and args.action != "test":
-        raise ConfigError(f"cannot run policy {args.action}: --inventory is for test")
+        raise UsageError(f"cannot run policy {args.action}: --inventory is for test")
     if args.word and args.action != "explain":
-        raise ConfigError(f"cannot run policy {args.action}: a command is for explain")
+        raise UsageError(f"cannot run policy {args.action}: a command is for explain")
     workspace = current_workspace(args.workspace)
     match args.action:
         case "list":
@@ -63,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 def _words(args: argparse.Namespace, count: int) -> None:
     if len(args.words) != count:
         wanted = "nothing" if count == 0 else "one FILE" if args.action == "test" else "one NAME or URL, or -- COMMAND"
-        raise ConfigError(f"cannot run policy {args.action}: it takes {wanted}")
+        raise UsageError(f"cannot run policy {args.action}: it takes {wanted}")
 
 
 def _list(workspace: str, as_json: bool) -> int:
@@ -81,11 +88,13 @@ def _list(workspace: str, as_json: bool) -> int:
 
 def listing(report: PolicyReport) -> str:
     """The rules as a table, and what is wrong above it."""
+    from mcphub.questions.grouping import grouped
+
     text = "" if report["live"] else "(no daemon answers: this is what the files say)\n"
     if report["closed"]:
         text += "policy cannot be known in full, so only the organisation's own servers may run:\n"
-        text += "".join(f"problem: {output.line(one)}\n" for one in report["closed"])
-    text += "".join(f"warning: {output.line(one)}\n" for one in report["warnings"])
+        text += "".join(f"problem: {output.line(one)}\n" for one in grouped(report["closed"]))
+    text += "".join(f"warning: {output.line(one)}\n" for one in grouped(report["warnings"]))
     rows = []
     for rule in report["rules"]:
         origin = rule["origin"]
@@ -101,11 +110,11 @@ def listing(report: PolicyReport) -> str:
 
 def _explain(workspace: str, words: list[str], command: tuple[str, ...], as_json: bool) -> int:
     if command and not command[0]:
-        raise ConfigError("cannot run policy explain: the command is empty")
+        raise UsageError("cannot run policy explain: the command is empty")
     word = words[0] if words else ""
     url, name = (word, "") if "://" in word else ("", word)
     if not (word or command):
-        raise ConfigError("cannot run policy explain: the name is empty")
+        raise UsageError("cannot run policy explain: the name is empty")
     try:
         report = ControlClient(workspace=workspace).policy_verdict(name, url, command)
     except ControlError as error:
@@ -145,14 +154,16 @@ def _validate(workspace: str, words: list[str], as_json: bool) -> int:
 
 
 def show_findings(reports: list[FindingsReport], as_json: bool) -> int:
-    """Print what was found; 1 where anything is a problem."""
+    """Print what was found, of many things that are alike the first; 1 where anything is a problem."""
+    from mcphub.questions.grouping import grouped
+
     if as_json:
         print(output.json_text(reports[0] if len(reports) == 1 else reports))
     else:
         for report in reports:
-            for problem in report["problems"]:
+            for problem in grouped(report["problems"]):
                 print(f"problem: {output.line(problem)}")
-            for warning in report["warnings"]:
+            for warning in grouped(report["warnings"]):
                 print(f"warning: {output.line(warning)}")
             if not (report["problems"] or report["warnings"]):
                 print(f"{output.line(report['path']) or 'all files'}: nothing is wrong ({report['kind']})")
@@ -180,7 +191,10 @@ def _test(workspace: str, path: str, exports: list[str], as_json: bool) -> int:
 
 def rehearsal_text(report: RehearsalReport) -> str:
     """What would be blocked, and by what."""
-    lines = [f"problem: {one}" for one in report["problems"]] + [f"warning: {one}" for one in report["warnings"]]
+    from mcphub.questions.grouping import grouped
+
+    lines = [f"problem: {one}" for one in grouped(report["problems"])]
+    lines += [f"warning: {one}" for one in grouped(report["warnings"])]
     blocked, unsure = report["blocked"], report["unsure"]
     lines.append(f"{report['policy']} would block {len(blocked)} of {report['judged']} servers")
     lines += [_blocked(one) for one in blocked]

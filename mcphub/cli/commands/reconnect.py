@@ -6,6 +6,7 @@ It must not know what a connection is.
 from __future__ import annotations
 
 from mcphub.cli import output
+from mcphub.cli.usage import server_name
 from mcphub.client import ControlClient, current_workspace
 
 TYPE_CHECKING = False
@@ -19,7 +20,7 @@ With --all, files that cannot be used are named on stderr, and the exit status i
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("name", nargs="?", metavar="NAME", help="the server")
+    which.add_argument("name", nargs="?", type=server_name, metavar="NAME", help="the server")
     which.add_argument("--all", action="store_true", help="every server")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 

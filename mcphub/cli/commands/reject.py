@@ -6,6 +6,7 @@ It must not know how decisions are kept.
 from __future__ import annotations
 
 from mcphub.cli import output
+from mcphub.cli.usage import server_name
 from mcphub.client import ControlClient, current_workspace
 
 TYPE_CHECKING = False
@@ -16,7 +17,7 @@ DESCRIPTION = "Never run a server that this directory asks for; close it if it r
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the server")
+    parser.add_argument("name", type=server_name, metavar="NAME", help="the server")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 

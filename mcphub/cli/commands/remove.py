@@ -6,6 +6,7 @@ It must not know how a file is changed.
 from __future__ import annotations
 
 from mcphub.cli.commands.add import SCOPES
+from mcphub.cli.usage import server_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ ELSEWHERE = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the server")
+    parser.add_argument("name", type=server_name, metavar="NAME", help="the server")
     parser.add_argument("-s", "--scope", choices=SCOPES, help="where to take it from; needed where it is in several")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
@@ -95,9 +96,11 @@ def _remove_dynamic(here: Here, name: str) -> None:
 
 
 def _not_there(here: Here, name: str, scope: str | None) -> str:
+    from mcphub.config.names import unknown_server
+
     one = here.load().resolved.servers.get(name)
     if one is None:
-        return "no server is named so here; `mcphub status` lists them"
+        return unknown_server(name, so="so here")
     hint = ELSEWHERE.get(str(one.origin.scope), f"--scope {one.origin.scope} takes it from there")
     where = f"it is not in scope {scope}; " if scope is not None else ""
     return f"{where}it comes from {one.origin}: {hint}"

@@ -28,11 +28,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--embed",
         action="append",
         default=[],
-        metavar="[NAME=]MODULE[:CALLABLE]",
-        help="a server that is a Python callable and lives in the daemon; may be given more than once",
+        type=_embedded,
+        metavar="[NAME=]MODULE[:OBJECT]",
+        help="a server that lives in the daemon: a Python callable, or a server object of the official SDK; may be "
+        "given more than once",
     )
     # For `mcphub connect` and tests: one byte is written to this descriptor when the sockets answer.
     parser.add_argument("--ready-fd", type=int, default=None, metavar="N", help=argparse.SUPPRESS)
+
+
+def _embedded(text: str) -> str:
+    """The type of --embed: read by whoever imports it, and checked here in time."""
+    from argparse import ArgumentTypeError
+
+    from mcphub.config.embedded_place import place_of
+    from mcphub.errors import ConfigError
+
+    try:
+        place_of(text)
+    except ConfigError as error:
+        raise ArgumentTypeError(str(error)) from None
+    return text
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import gc
 import os
 
 from mcphub.cli import output
+from mcphub.cli.usage import server_name
 from mcphub.client import ControlClient, current_workspace
 from mcphub.errors import ControlError
 
@@ -17,7 +18,15 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from mcphub.status import LastError, OriginStatus, ServerStatus, SessionStatus, StatusReport
+    from mcphub.status import (
+        IdeStatus,
+        LastError,
+        NetworkStatus,
+        OriginStatus,
+        ServerStatus,
+        SessionStatus,
+        StatusReport,
+    )
 
 DESCRIPTION = "Show what runs, what does not, and why."
 
@@ -31,7 +40,7 @@ STYLES = {"connected": "green", "failed": "bold red", "needs-auth": "yellow", "p
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="everything about one server")
+    parser.add_argument("name", nargs="?", type=server_name, metavar="NAME", help="everything about one server")
     parser.add_argument("--json", action="store_true", help="print the report as JSON; with --watch one report a line")
     parser.add_argument("--watch", action="store_true", help="print it again whenever it changes, until Ctrl-C")
 
@@ -86,7 +95,7 @@ def why(server: ServerStatus) -> str:
     """What keeps it from being connected, and when it is tried again; for a connected one, its warnings."""
     error = server["last_error"]
     if server["state"] == "connected":
-        return "; ".join(server["warnings"])
+        return "; ".join([*filter(None, [sign_in(server)]), *server["warnings"]])
     text = server["reason"]
     if error is not None and error["message"] and error["message"] not in text:
         text = f"{text}: {error['message']}" if text else error["message"]
@@ -94,6 +103,24 @@ def why(server: ServerStatus) -> str:
         again = f"again {retry(server['retry_in'])}"
         text = f"{again}; {text}" if text else again
     return text
+
+
+#: What to do about a sign-in, by `how` of SignInStatus.
+SIGN_IN = {
+    "browser": "mcphub login {name}",
+    "idp_login": "mcphub login {name} (at the organisation, once for all)",
+    "config": "correct oauth of its entry",
+    "vault": "mcphub vault unlock",
+}
+
+
+def sign_in(server: ServerStatus) -> str:
+    """What its credentials want, and what to do; "" = nothing."""
+    if "sign_in" not in server:
+        return ""
+    need = server["sign_in"]
+    scopes = f" ({' '.join(need['scopes'])})" if need["scopes"] else ""
+    return f"{need['detail']}{scopes}: {SIGN_IN[need['how']].format(name=server['name'])}"
 
 
 def brief(server: ServerStatus, text: str, *, origin: bool) -> str:
@@ -120,7 +147,20 @@ def summary(report: StatusReport) -> str:
         f"{output.size(daemon['rss'])}: {connected} of {len(servers)} servers connected, "
         f"{agents} {'agent' if agents == 1 else 'agents'} attached"
         + (f", {output.size(report['saved'])} saved by sharing" if report.get("saved") else "")
+        + offline(daemon.get("network"))
     )
+
+
+def offline(network: NetworkStatus | None) -> str:
+    """What of the line above the table is there while the machine has no network, or no way to some server."""
+    if network is None or (network["standing"] == "online" and not network["waiting"]):
+        return ""
+    waiting = network["waiting"]
+    wait = f"{waiting} {'server waits' if waiting == 1 else 'servers wait'}"
+    if network["standing"] == "online":
+        return f"; {wait} for a way to {'its host' if waiting == 1 else 'their hosts'}"
+    what = "local networks only" if network["standing"] == "local" else "offline"
+    return f"; {what} since {network['since']}" + (f", {wait}" if waiting else "")
 
 
 def overview(report: StatusReport, home: str) -> str:
@@ -143,6 +183,7 @@ def detail(server: ServerStatus, home: str, sessions: Sequence[SessionStatus] = 
     fields = [
         ("state", server["state_text"]),
         ("reason", server["reason"]),
+        ("sign-in", sign_in(server)),
         ("attempt", "" if server["attempt"] is None else f"{server['attempt']} of {server['attempts']}"),
         ("again", "" if server["retry_in"] is None else retry(server["retry_in"])),
         ("origin", _origin(server["scope"], server["origin"], home)),
@@ -150,6 +191,7 @@ def detail(server: ServerStatus, home: str, sessions: Sequence[SessionStatus] = 
         ("workspace", server["workspace"]),
         ("connection", connection(server)),
         ("command", _command(server["command"])),
+        ("editor", _editor(server.get("ide"))),
         ("pid", "" if server["pid"] is None else str(server["pid"])),
         ("memory", output.size(server["rss"])),
         ("uptime", output.duration(server["uptime"])),
@@ -165,6 +207,13 @@ def detail(server: ServerStatus, home: str, sessions: Sequence[SessionStatus] = 
     ]
     lines = [f"  {key:<14}{output.line(value)}" for key, value in fields if value]
     return "\n".join([output.line(server["name"]), *lines, *_last_error(server["last_error"])]) + "\n"
+
+
+def _editor(ide: IdeStatus | None) -> str:
+    """Whose server it is, where an editor's extension wrote the entry."""
+    if ide is None:
+        return ""
+    return (ide["name"] or "not named") + (", running in Windows" if ide["running_in_windows"] else "")
 
 
 def _agents(numbers: list[int], sessions: Sequence[SessionStatus]) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DESCRIPTION = "Shut the daemon down in order, with every server it runs, and wait until it is gone."
 
 #: Seconds that the shutdown may take: servers get some to end by themselves.
-PATIENCE = 20.0
+PATIENCE = 30.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,20 @@ def run(args: argparse.Namespace) -> int:
         output.complain(f"the daemon (pid {pid}) is still shutting down after {PATIENCE:g} s; its log says why")
         return 1
     print(output.json_text(report) if args.json else f"the daemon (pid {pid}) has stopped")
+    if not args.restart and _still_listens():
+        output.complain(
+            "the service manager listens in its place: the next agent or command starts another one. To keep it off: "
+            "systemctl --user stop mcphub.socket"
+        )
     return 0
+
+
+def _still_listens() -> bool:
+    """Whether the sockets are still there, for a service that the next one to connect would start."""
+    from mcphub.config.runtime_dir import control_socket
+    from mcphub.service.places import installed
+
+    return bool(installed()) and os.path.exists(control_socket())
 
 
 def ended(pid: int, seconds: float) -> bool:

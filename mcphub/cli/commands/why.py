@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from mcphub.cli import output
+from mcphub.cli.usage import server_name
 from mcphub.client import ControlClient, current_workspace
 from mcphub.errors import ControlError
 
@@ -15,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from mcphub.status import OriginStatus, WhyReport
+    from mcphub.status import OriginStatus, WhyInstance, WhyReport
 
 DESCRIPTION = """\
 Say why a server runs or does not: which file and key it comes from and what it wins over, what policy says and by which
@@ -24,7 +25,7 @@ nobody has. Without a daemon: as far as files alone tell."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the server")
+    parser.add_argument("name", type=server_name, metavar="NAME", help="the server")
     parser.add_argument("--workspace", metavar="DIR", help="ask for agents of this directory, not of this one")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
@@ -61,11 +62,20 @@ def text(report: WhyReport, home: str) -> str:
         for claim in report["claims"]:
             more = f": {claim['text']}" if claim["text"] else ""
             lines.append(f"  {claim['standing']:<12}{place(claim['origin'], home)}{more}")
+    if report.get("instances"):
+        lines += ["", "instances:", *map(_instance, report["instances"])]
     if report["suppresses"]:
         lines += ["", "runs in place of:", *(f"  {place(origin, home)}" for origin in report["suppresses"])]
     if report["next"]:
         lines += ["", "what would change it:", *(f"  - {step}" for step in report["next"])]
     return "".join(output.line(line) + "\n" for line in lines)
+
+
+def _instance(one: WhyInstance) -> str:
+    whose = "of agents that brought values of their own" if one["brings"] else "of all others"
+    users = ", ".join(one["agents"]) or "nobody"
+    reason = f": {one['reason']}" if one["reason"] else ""
+    return f"  {one['state']:<12}{whose}, used by {users}{reason}"
 
 
 _MARKS = {"yes": "ok", "no": "NO", "unknown": "?", "unasked": "-"}

@@ -63,10 +63,6 @@ def test_a_name_that_is_taken(home: Place) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["../x", "--", "y"], 'cannot add server "../x": a name has'),
-        (["a"], "give its URL, or -- and its command"),
-        (["a", "--keep", "--", "x"], "--keep is for --scope dynamic"),
-        (["a", "--here", "--", "x"], "--here is for --scope dynamic"),
         (["a", "-t", "http", "ftp://h"], "cannot add server a: "),
         (["a", "--env", "UNSET_HERE", "--", "x"], "your environment has no variable UNSET_HERE"),
     ],
@@ -169,3 +165,32 @@ def test_dynamic_without_a_daemon(home: Place) -> None:
             {"name": "b", "entry": {"command": "y"}, "directory": home.workspace},
         ],
     }
+
+
+def test_a_client_that_was_registered_by_hand(home: Place) -> None:
+    """The flags of other hosts: the id and the port stand in the entry, the secret in the vault, and a reference in its
+    place. What cannot be is refused, and nothing is written."""
+    Path(home.root, "config", "mcphub").mkdir(parents=True, exist_ok=True)
+    Path(home.root, "config", "mcphub", "settings.toml").write_text(f'[vault]\nkey = "file:{home.root}/key"\n')
+    words = ("--client-id", "c-1", "--callback-port", "3118")
+    assert home.run("add", "a", "https://h.example/mcp", *words)[2] == 0
+    oauth = {"clientId": "c-1", "callbackPort": 3118}
+    assert servers(home)["a"] == {"type": "http", "url": "https://h.example/mcp", "oauth": oauth}
+    out, err, status = home.run("add", "b", "https://h.example/mcp", *words, "--client-secret")
+    assert (out, status) == ("", 1) and "give it with MCP_CLIENT_SECRET" in err
+    home.environment["MCP_CLIENT_SECRET"] = "hunter-2"
+    out, err, status = home.run("add", "b", "--client-secret", *words, "https://h.example/mcp")
+    assert status == 0 and "hunter-2" not in out + err
+    assert servers(home)["b"]["oauth"] == {**oauth, "clientSecret": "${secret:b/client-secret}"}
+    assert json.loads(home.run("secret", "list", "--json")[0])["secrets"] == [
+        {"name": "b/client-secret", "servers": ["b"]}
+    ]
+    for wrong in (
+        ("c", "https://h/", "--client-secret"),
+        ("c", "https://h/", "--callback-port", "0"),
+        ("c", "wss://h/", "--client-id", "x"),
+        ("c", "--client-id", "x", "--", "program"),
+        ("c", "https://h/", "--client-id", "x", "--client-secret", "-s", "project"),
+    ):
+        assert home.run("add", *wrong)[2] == 2
+    assert set(servers(home)) == {"a", "b"}

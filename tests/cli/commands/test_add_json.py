@@ -26,13 +26,13 @@ def test_a_whole_entry(home: Place) -> None:
     [
         ("{", "cannot add server a: the entry: line 1, column 2: "),
         ("[]", "cannot add server a: expected an object, found a list"),
-        ('{"command": 1}', "cannot add server a: "),
         ('{"command": "x", "command": "y"}', "duplicate key"),
         ("\udcff", "cannot add server a: the entry: not UTF-8 at byte 0"),
     ],
 )
 def test_what_is_no_entry(home: Place, entry: str, message: str) -> None:
-    """It is refused with the place of what is wrong."""
+    """It is wrong usage, with the place of what is wrong."""
     out, err, status = home.run("add-json", "a", entry)
-    assert (out, status) == ("", 1)
+    assert (out, status) == ("", 2)
     assert message in err
+    assert home.run("add-json", "a", '{"command": 1}')[2] == 1

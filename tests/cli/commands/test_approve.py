@@ -51,6 +51,20 @@ def test_a_person_sees_all_of_it_and_says_yes(place: Place, hub: CannedHub, port
     assert hub.asked == [("approve", place.workspace, "x", "digest-of-x")]
 
 
+def test_what_variables_stand_for() -> None:
+    """C133: beside each text of the file stands what it is."""
+    really = {"command": ["/bin/sh", "-x"], "cwd": "/w/sub", "env_file": "/e", "helper": "/h"}
+    text = question(
+        waiting("x", command=["${PROG}", "-x"], cwd="${DIR}", env_file="${F}", helper="${H}", resolved=really)
+    )
+    assert "  would run     '${PROG}' -x\n  which is      /bin/sh -x\n  in            ${DIR}\n" in text
+    assert "${DIR}\n  which is      /w/sub\n" in text
+    assert "  and those in  ${F}\n  which is      /e\n" in text
+    assert "  headers from  ${H}\n  which is      /h\n" in text
+    text = question(waiting("x", command=["https://${H}/"], cwd="", resolved={"command": ["https://evil/"]}))
+    assert "  would ask     https://${H}/\n  which is      https://evil/\n" in text
+
+
 @pytest.mark.parametrize("answer", [b"\n", b"n\n", b"yy\n", b"yes please\n", b"\x04"])
 def test_anything_but_yes_is_no(place: Place, hub: CannedHub, portal: BlockingPortal, answer: bytes) -> None:
     """An empty line, the end of input, or more than yes."""
@@ -212,7 +226,7 @@ def test_tools_that_cannot_be_taken(place: Place, hub: CannedHub, portal: Blocki
     """C172: not without a terminal, not without a name, and not where nothing has changed."""
     assert place.run("approve", "--tools", "time") == ("", "mcphub: the tools of time are as they were\n", 0)
     assert json.loads(place.run("approve", "--tools", "time", "--json")[0])["changes"] == []
-    assert place.run("approve", "--tools")[2] == 1
+    assert place.run("approve", "--tools")[2] == 2
     hub.pin_problem = "cannot use /s/pins/1.json: it is damaged"
     said = "there is no terminal to ask on. Run `mcphub approve` in a terminal\n"
     said = f"mcphub: cannot approve the tools of time: {said}"
@@ -223,3 +237,22 @@ def test_tools_that_cannot_be_taken(place: Place, hub: CannedHub, portal: Blocki
         seen, status = terminal.end()
     assert seen.startswith(b"time: cannot use /s/pins/1.json: it is damaged\n  it has 2 tools now\n")
     assert (status, hub.asked) == (1, [])
+
+
+def test_it_is_known_before_asking_that_nothing_could_be_kept(
+    place: Place, hub: CannedHub, portal: BlockingPortal
+) -> None:
+    """C131: nobody reads a whole command for an answer that cannot be written down; lists are shown all the same."""
+    hub.items = [waiting("x"), waiting("y")]
+    hub.pin_problem = "cannot use /s/pins/1.json: it is damaged"
+    hub.unwritable = "cannot write /s/file: Read-only file system"
+    for words, what in (
+        (["x"], "x"), (["--all"], "x, y"), (["--tools", "time"], "the tools of time"),
+    ):  # fmt: skip
+        with place.terminal("approve", *words) as terminal:
+            seen, status = terminal.end()
+        assert (seen.decode(), status) == (f"mcphub: cannot approve {what}: {hub.unwritable}\n", 1)
+    assert place.run("approve")[2] == 0
+    hub.items = []
+    assert place.run("approve", "--all")[2] == 0
+    assert hub.asked == []

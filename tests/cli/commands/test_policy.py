@@ -109,5 +109,5 @@ def test_a_rehearsal(ruled: Place) -> None:
 def test_what_is_no_question(home: Place, words: list[str]) -> None:
     """Words too many or too few."""
     out, err, status = home.run("policy", *words)
-    assert (out, status) == ("", 1)
+    assert (out, status) == ("", 2)
     assert err.startswith(f"mcphub: cannot run policy {words[0]}: ")

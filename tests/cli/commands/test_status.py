@@ -11,7 +11,7 @@ import pytest
 from anyio.from_thread import BlockingPortal
 
 from mcphub.cli.commands import status
-from mcphub.status import ServerStatus, SessionStatus
+from mcphub.status import NetworkStatus, ServerStatus, SessionStatus
 from tests.cli.conftest import Place
 from tests.fakes.canned_hub import EVIL, CannedHub, failed, origin, served, server
 
@@ -39,6 +39,27 @@ proj    disabled     -      stdio                    -     -      -       projec
 """.format("5 attempts failed: spawn npx ENOENT", "again in 4s; connection lost")
     head = "mcphub 0.1.0, pid 4711, up 1m, 30.0M: 1 of 4 servers connected, 0 agents attached\n\n"
     assert place.run("status") == (head + table, "", 1)
+
+
+@pytest.mark.parametrize(
+    ("standing", "waiting", "said"),
+    [
+        ("online", 0, ""),
+        ("online", 1, "; 1 server waits for a way to its host"),
+        ("online", 2, "; 2 servers wait for a way to their hosts"),
+        ("local", 0, "; local networks only since 2026-01-02T03:04:05+00:00"),
+        ("local", 3, "; local networks only since 2026-01-02T03:04:05+00:00, 3 servers wait"),
+        ("offline", 1, "; offline since 2026-01-02T03:04:05+00:00, 1 server waits"),
+    ],
+)
+def test_a_machine_without_a_network(
+    place: Place, hub: CannedHub, portal: BlockingPortal, standing: str, waiting: int, said: str
+) -> None:
+    """The line above the table says what cannot be reached, and since when; a machine that is online is not named."""
+    hub.network = NetworkStatus(standing=standing, since="2026-01-02T03:04:05+00:00", waiting=waiting)
+    out, _, _ = place.run("status")
+    assert out.splitlines()[0].endswith(f"0 agents attached{said}")
+    assert json.loads(place.run("status", "--json")[0])["daemon"]["network"]["waiting"] == waiting
 
 
 def test_without_servers_there_is_no_table(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
@@ -69,6 +90,7 @@ def test_everything_about_one(place: Place, hub: CannedHub, portal: BlockingPort
             calls_in_flight=1,
             further_sessions=2,
             workspace="/w",
+            ide={"name": "VS Code", "running_in_windows": True},
         )
     ]
     assert place.run("status", "github") == (
@@ -82,6 +104,7 @@ github
   workspace     /w
   connection    stdio
   command       npx -y '${PKG}' 'a b'
+  editor        VS Code, running in Windows
   server        gh 2
   capabilities  {"tools": {"listChanged": true}}
   in flight     1
@@ -260,3 +283,15 @@ def test_when_it_is_tried_again(
     hub.servers = [rest("slow", "pending", "pending 3/5", "lost", retry_in=seconds)]
     assert f"again {said}; lost" in place.run("status")[0]
     assert f"  again         {said}\n" in place.run("status", "slow")[0]
+
+
+def test_what_credentials_want() -> None:
+    """A connected server that lacks a scope says so in its row, and everywhere what to do about it."""
+    need: Any = {"reason": "insufficient_scope", "detail": "its sign-in does not allow this", "how": "browser"}
+    connected = server("a", sign_in={**need, "scopes": ["read", "write"]}, warnings=["odd"])
+    text = "its sign-in does not allow this (read write): mcphub login a"
+    assert status.why(connected) == f"{text}; odd"
+    assert text in status.detail(connected, "")
+    assert status.sign_in(server("a")) == ""
+    for how in status.SIGN_IN:
+        assert status.sign_in(server("a", sign_in={**need, "how": how, "scopes": []})).startswith(need["detail"])

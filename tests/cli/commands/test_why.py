@@ -8,7 +8,7 @@ from pathlib import Path
 from anyio.from_thread import BlockingPortal
 
 from mcphub.cli.commands.why import place, text
-from mcphub.status import Claim, OriginStatus, WhyReport, WhyStep
+from mcphub.status import Claim, OriginStatus, WhyInstance, WhyReport, WhyStep
 from tests.cli.conftest import Place
 from tests.fakes.canned_hub import EVIL, CannedHub
 
@@ -82,3 +82,18 @@ def test_without_a_daemon_files_are_asked(home: Place) -> None:
     assert status == 1
     Path(home.root, "config", "mcphub", "mcp.json").write_text("{")
     assert "cannot be read and may name it" in home.run("why", "github")[0]
+
+
+def test_what_agents_bring() -> None:
+    """C023: each instance of the entry, whose it is, its state, and who uses it."""
+    instances = [
+        WhyInstance(brings=False, state="failed", reason="it lacks TOK\x1b", agents=[]),
+        WhyInstance(brings=True, state="connected", reason="", agents=["claude (3)", "codex (4)"]),
+    ]
+    shown = text({**REPORT, "claims": [], "brought": ["TOK"], "instances": instances}, "")
+    assert (
+        "instances:\n"
+        "  failed      of all others, used by nobody: it lacks TOK\\x1b\n"
+        "  connected   of agents that brought values of their own, used by claude (3), codex (4)\n"
+        "\n"
+    ) in shown
