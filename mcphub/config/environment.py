@@ -26,7 +26,7 @@ BASE_PREFIXES = ("LC_", "XDG_")
 _SERVICE_NAMES = frozenset(
     [
         "NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_USEC", "WATCHDOG_PID",
-        "MAINPID", "INVOCATION_ID", "JOURNAL_STREAM",
+        "MAINPID", "INVOCATION_ID", "JOURNAL_STREAM", "CREDENTIALS_DIRECTORY",
     ]
 )
 
@@ -129,8 +129,14 @@ def listed(variables: Mapping[str, str], names: Iterable[str]) -> dict[str, str]
 
 
 def base_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """The part of `env` that every child gets; also what a host's environment is reduced to when it starts a daemon."""
+    """The part of `env` that every child gets."""
     return {name: value for name, value in env.items() if name in BASE_NAMES or name.startswith(BASE_PREFIXES)}
+
+
+def daemon_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """What a host's environment is reduced to when it starts a daemon: the base set, and the way to the key ring."""
+    way = {name: env[name] for name in ("DBUS_SESSION_BUS_ADDRESS",) if name in env}
+    return base_environment(env) | way
 
 
 def own_environment(env: Mapping[str, str]) -> dict[str, str]:

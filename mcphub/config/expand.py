@@ -120,9 +120,37 @@ def expand(text: str, variables: Variables) -> Expanded:
     return Expanded("".join(parts), _once(missing), _once(secrets), _once(unsupported), _once(withheld))
 
 
+def secret_name_fault(name: str) -> str:
+    """Why no secret can have this name, "" = it can."""
+    if re.fullmatch(r"[A-Za-z0-9_./-]{1,128}", name):
+        return ""
+    return "a secret's name has 1 to 128 letters, digits and any of _ . / -"
+
+
 def only_references(text: str) -> bool:
     """`text` consists of supported references without defaults: it can be shown, since it says no value itself."""
     return re.fullmatch(r"(?:\$\{(?:[A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z0-9_./-]+)\})+", text) is not None
+
+
+def looked_up(text: str, withheld: Callable[[str], bool] | None = None) -> tuple[str, ...]:
+    """The variables that replacing the references in `text` asks the environment for, and the secrets, as
+    `secret:NAME`, in their order. It is expanded for this, so that the answer is the grammar's own: no form that stays
+    as it is, no `workspaceFolder`, nothing that is withheld."""
+    names: list[str] = []
+    expand(text, Variables(_Asked(names), withheld=withheld, secret=lambda name: names.append(f"secret:{name}")))
+    return _once(names)
+
+
+class _Asked(dict[str, str]):
+    """An empty environment that notes what it is asked for."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__()
+        self._names = names
+
+    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        self._names.append(name)
+        return default
 
 
 def _balanced(text: str, start: int) -> int:

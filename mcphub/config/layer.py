@@ -13,6 +13,7 @@ import msgspec
 
 from mcphub.spec import Origin, Problem, Scope
 
+from .identity_provider import WrittenIdp
 from .jsonc import Lines
 from .names import shown_name
 from .policy_document import PolicyDocument
@@ -62,6 +63,8 @@ class Layer(msgspec.Struct, frozen=True):
     #: What a managed document says beside its servers.
     policy: PolicyDocument | None = None
     remote: RemoteSettings | None = None
+    #: The organisation's identity provider, as a managed document has it.
+    idp: WrittenIdp | None = None
 
     @property
     def faulty(self) -> bool:
@@ -80,13 +83,13 @@ def keep_last_good(current: tuple[Layer, ...], previous: tuple[Layer, ...]) -> t
     An editor that truncates and then writes must not stop every server (case C014). A file that is gone stays gone. An
     enterprise's file gives nothing while it cannot be read: settle.py has given it a moment.
     """
-    kept_ones = (layer for layer in previous if layer.scope is not Scope.ENTERPRISE and (layer.entries or layer.policy))
+    kept_ones = (layer for layer in previous if layer.scope is not Scope.ENTERPRISE and _said_something(layer))
     before = {(layer.scope, layer.path, layer.directory): layer for layer in kept_ones}
     kept: list[Layer] = []
     for layer in current:
         old = before.get((layer.scope, layer.path, layer.directory))
         if layer.unreadable and old is not None:
-            warning = f"{layer.path}: cannot be read now, so its last good content stays in force"
+            warning = f"{layer.path}: cannot be used as it is now, so what could be used of it before stays in force"
             named = tuple(problem for problem in old.problems if problem.name != "")
             layer = msgspec.structs.replace(
                 layer,
@@ -99,8 +102,15 @@ def keep_last_good(current: tuple[Layer, ...], previous: tuple[Layer, ...]) -> t
     return tuple(kept)
 
 
+def _said_something(layer: Layer) -> bool:
+    """Whether anything of the file could be used: what never could be stays in no force."""
+    policy = layer.policy
+    return bool(layer.entries) or (policy is not None and (not policy.fault or bool(policy.raw)))
+
+
 def _with_old_rules(new: PolicyDocument | None, old: PolicyDocument | None) -> PolicyDocument | None:
-    """A broken document of policy closes, and what it denied before stays denied, to the organisation's servers too."""
+    """A broken document of policy closes, and what it denied before stays denied, to the organisation's servers too.
+    What was wrong with that is told no more."""
     if new is None or old is None:
         return new
-    return msgspec.structs.replace(old, fault=new.fault or old.fault)
+    return msgspec.structs.replace(old, fault=new.fault, wrong=(), former=new.fault)

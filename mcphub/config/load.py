@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from msgspec.structs import replace as replace_fields
+
 from mcphub.errors import ConfigError
-from mcphub.spec import DIVIDED, Scope
+from mcphub.spec import DIVIDED, SHORTEST_SECRET, IdpSpec, Origin, Scope
 from mcphub.store.dynamic import Added
 from mcphub.store.login_path import login_path_file
 from mcphub.store.toggles import Toggles, ToggleStore
+from mcphub.store.vault_state import VaultUnavailable
 
 from .entries.context import Context, EnvFile
 from .environment import hub_environment, listed, parse_environment
+from .identity_provider import KEY as IDP_KEY
+from .identity_provider import read_idp, written_in
 from .layer import OWNED, Layer, keep_last_good
 from .own_policy import read_own_policy, unreadable
 from .places import Places
@@ -57,6 +62,8 @@ class Loaded:
     gone: float | None = None
     #: The servers are those of no workspace, the very same ones; `stamps` are then of what was looked at beside those.
     shared: bool = False
+    #: The organisation's identity provider (`xaaIdp`).
+    identity_provider: IdpSpec | None = field(default=None, repr=False)
 
     def signature(self) -> tuple[Stamp, ...]:
         """What every file looked at (also those that are not there) was like: path, device, inode, mode, size,
@@ -96,6 +103,9 @@ class Loaded:
             if one.spec is not None:
                 known = one.entry.variables if one.entry is not None else {}
                 found.update(secret_values(one.spec.transport, known))
+        provider = self.identity_provider
+        if provider is not None and len(provider.client_secret) >= SHORTEST_SECRET:
+            found.add(str(provider.client_secret))
         return frozenset(found)
 
 
@@ -108,10 +118,12 @@ def load(
     dynamic: tuple[Added, ...] = (),
     client: Mapping[str, str] | None = None,
     agent: str = "",
+    secret: Callable[[str], str | None] | None = None,
 ) -> Loaded:
     """Everything for one workspace (an absolute directory, "" = none). `env` is the daemon's own environment, `dynamic`
     what was added to it until it ends. `client` are variables of an agent's: those that the settings list in
     `clientEnv` are what references find first. `agent` is the one that it is for, "" = all: see `ServerSpec.agent`.
+    `secret` finds what `${secret:NAME}` stands for in the vault, and may raise VaultUnavailable; None = none is known.
 
     `previous` is the last result for the same workspace, or for none: a file of servers that cannot be read now keeps
     what it said then, with a warning; what administrators wrote does so for a moment (settle.py), and so does a file
@@ -127,7 +139,8 @@ def load(
     fault = "".join(notes[known:])
     last = previous.settings if previous is not None else None
     settings, found = parse_settings(written, places.settings, environment, last)
-    notes += found
+    # What was wrong with what the file said before is no help to who has to mend it now.
+    notes += [one for one in found if not fault or places.settings not in one]
 
     request = Request(workspace, places, reader, settings, dynamic)
     layers = tuple(layer for source in SOURCES for layer in source.load(request))
@@ -136,11 +149,13 @@ def load(
     if previous is not None:
         layers, unsettled = settled(layers, previous.resolved.layers, previous.unsettled, time.monotonic())
         layers = keep_last_good(layers, previous.resolved.layers)
-    lost = fault and not written
-    own = unreadable(places.settings, fault) if lost else read_own_policy(written, places.settings)
+    own = read_own_policy(written, places.settings)
+    if fault and (not written or (own is not None and own.fault)):
+        own = unreadable(places.settings, fault)
     if (own := _last_good_rules(own, places.settings, notes, previous)) is not None:
         layers += (Layer(Scope.USER, places.settings, policy=own),)
     toggles = _toggles(reader, places.toggles, notes, previous)
+    secrets = _Secrets(secret, reader, places.vault) if secret is not None else None
     context = Context(
         {**environment, **listed(client, settings.client_env)} if client else environment,
         places.environment,
@@ -149,13 +164,51 @@ def load(
         switched_off=toggles.switched_off(os.path.realpath(workspace) if workspace else ""),
         workspace=workspace,
         agent=agent,
+        secrets=secrets,
+        no_secrets=secrets.problem if secrets is not None else None,
     )
     env_files = {path: _env_file(reader, path) for path in wanted_env_files(layers, context)}
     resolved = resolve(layers, replace(context, env_files=env_files), workspace=workspace)
+    provider = _identity_provider(layers, settings, places.settings, context, notes)
     return Loaded(
         resolved, settings, environment, tuple(notes), reader.stamps, toggles, unsettled, remote, reader.contents,
-        reader.gone,
+        reader.gone, identity_provider=provider,
     )
+
+
+def _identity_provider(
+    layers: tuple[Layer, ...], settings: HubSettings, path: str, context: Context, notes: list[str]
+) -> IdpSpec | None:
+    """The organisation's; what its highest document says wins over a person's own, also where it cannot be used."""
+    own = written_in(settings.xaa_idp, Origin(Scope.USER, path, IDP_KEY))
+    written = next((layer.idp for layer in layers if layer.idp is not None), own)
+    if written is None:
+        return None
+    provider, problem = read_idp(written, context.env, context.secrets)
+    notes += [problem] if problem else []
+    return provider
+
+
+class _Secrets:
+    """Finds secrets in the vault. The file is noted where one is looked for: what was loaded is then stale when the
+    vault changes, and whoever refers to no secret pays nothing."""
+
+    def __init__(self, secret: Callable[[str], str | None], reader: Reader, path: str) -> None:
+        self._secret = secret
+        self._reader = reader
+        self._path = path
+        self._problem = ""
+
+    def __call__(self, name: str) -> str | None:
+        self._reader.note(self._path)
+        try:
+            return self._secret(name)
+        except VaultUnavailable as error:
+            self._problem = str(error)
+            return None
+
+    def problem(self) -> str:
+        return self._problem
 
 
 def load_beside(
@@ -217,8 +270,10 @@ def _last_good_rules(
     before = next((one.policy for one in previous.resolved.layers if one.path == path and one.policy), None)
     if before is not None and before.fault:
         return own
+    if before is None:
+        return None  # there were none
     notes.append(f"{path}: cannot be used now, so your own rules of policy stay as they were")
-    return before
+    return replace_fields(before, former=own.fault)
 
 
 def _toggles(reader: Reader, path: str, notes: list[str], previous: Loaded | None) -> Toggles:

@@ -12,19 +12,26 @@ import msgspec
 
 from mcphub.spec import Origin, Problem, Scope
 
-from . import jsonc, remote_settings
+from . import identity_provider, jsonc, remote_settings
 from .document import file_problem, parse_servers
+from .identity_provider import WrittenIdp
 from .jsonc import Document, kind_of
 from .layer import Entry, Layer
-from .names import near_miss
+from .names import shown_name
 from .policy_document import PolicyDocument
+from .policy_keys import GUARDED, misspelt
 from .remote_settings import RemoteSettings, parse_remote
+from .spelling import near_miss
 
 SERVERS = "managedMcpServers"
 VERSION = "version"
 #: The version of the format that this mcphub knows.
 KNOWN_VERSION = 1
 
+_KEYS = (SERVERS, remote_settings.KEY, VERSION)
+_NO_SLIPS = frozenset([*GUARDED, "mcpServers"])
+#: Those of `oauth` that may be a person's own.
+SECRETS = ("clientSecret", "privateKey", "assertion")
 #: Keys that decide which server an entry stands for.
 _IDENTITY = ("command", "args", "cwd", "envFile", "url")
 
@@ -71,13 +78,16 @@ def managed_layer(document: Document, *, path: str, directory: str, fetched: boo
         origin = Origin(Scope.MANAGED, path, VERSION, document.line((VERSION,)))
         faults.append(Problem("", origin, f"cannot use {origin}: {fault}"))
 
-    misspelt = {key: meant for key in top if (meant := near_miss(key, (SERVERS, remote_settings.KEY, VERSION)))}
-    for key, meant in misspelt.items():
-        origin = Origin(Scope.MANAGED, path, key, document.line((key,)))
-        cause = f"unknown key, probably meant as {meant}; correct it, since it does not count like this"
-        faults.append(Problem("", origin, f"cannot use {origin}: {cause}"))
+    slips = {key: meant for key in top if (meant := misspelt_key(key))}
+    for key, meant in slips.items():
+        origin = Origin(Scope.MANAGED, path, shown_name(key), document.line((key,)))
+        faults.append(Problem("", origin, f"cannot use {origin}: {misspelt(meant)}"))
 
-    ours = (SERVERS, remote_settings.KEY, VERSION, "$schema", "mcpServers", *misspelt)
+    idp: WrittenIdp | None = None
+    if (key := identity_provider.KEY) in top:
+        idp = WrittenIdp(Origin(Scope.MANAGED, path, key, document.line((key,))), top[key])
+
+    ours = (SERVERS, remote_settings.KEY, VERSION, "$schema", "mcpServers", *slips)
     rules = {key: value for key, value in top.items() if key not in ours}
     warnings = []
     if "mcpServers" in top:
@@ -95,7 +105,14 @@ def managed_layer(document: Document, *, path: str, directory: str, fetched: boo
         (*layer.warnings, *warnings),
         policy=policy,
         remote=remote,
+        idp=idp,
     )
+
+
+def misspelt_key(key: str) -> str:
+    """The key of this document, no rule's, that `key` was probably meant to be, "" = none: it is a rule's, or another
+    program's."""
+    return "" if key in _NO_SLIPS else near_miss(key, _KEYS)
 
 
 def broken(path: str, directory: str, message: str, line: int = 0) -> Layer:
@@ -123,9 +140,25 @@ def _entry_fault(raw: Mapping[str, Any], fetched: bool) -> str:
         return ".url: expected an address that begins with https://"
     if "headersHelper" in raw:
         return ".headersHelper: a managed server has none"
+    if fault := _oauth_fault(raw.get("oauth"), fetched):
+        return f".oauth{fault}"
     for key in _IDENTITY:
         if any("${" in text for text in _texts(raw.get(key))):
             return f".{key}: what it is must not depend on a user's environment; write it without ${{...}}"
+    return ""
+
+
+def _oauth_fault(oauth: Any, fetched: bool) -> str:
+    """What of `oauth` cannot be an organisation's, with the key in front."""
+    if not isinstance(oauth, Mapping):
+        return ""
+    assertion = oauth.get("assertion")
+    if assertion is not None and (fetched or (isinstance(assertion, Mapping) and "command" in assertion)):
+        what = "settings that are fetched cannot use this machine's tokens" if fetched else "a managed server has none"
+        return f".assertion{'' if fetched else '.command'}: {what}"
+    for key, value in oauth.items():
+        if key not in SECRETS and any("${" in text for text in _texts(value)):
+            return f".{shown_name(key)}: who is signed in to must not depend on a user's environment; write no ${{...}}"
     return ""
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 
 #: Host files use these names for servers of their own, and some JavaScript programs break on the last three.
 RESERVED_NAMES = frozenset(
@@ -34,6 +33,20 @@ def name_fault(name: str) -> str:
     return ""
 
 
+def lookup_fault(name: str) -> str:
+    """Why no server that runs has this name, "" when one may: as `name_fault`, and a plugin's is in three parts."""
+    parts = name.split(":")
+    return next(filter(None, map(name_fault, parts if len(parts) == 3 else [name])), "")
+
+
+def unknown_server(name: str, so: str = "") -> str:
+    """What is said of a name that no server has, fit to be printed, with why none can have it where that is so. `so`
+    stands for the name where that was said before."""
+    if fault := lookup_fault(name):
+        return f"no server is named {so or shown_name(name)}, and none can be: {fault}"
+    return f"no server is named {so or name}; `mcphub status` lists them"
+
+
 def case_twins(names: list[str]) -> dict[str, str]:
     """Each well-formed name that differs from an earlier one in case alone, and that one: some file systems and people
     fold it."""
@@ -43,19 +56,3 @@ def case_twins(names: list[str]) -> dict[str, str]:
         if _NAME.fullmatch(name) and (first := seen.setdefault(name.lower(), name)) != name:
             twins[name] = first
     return twins
-
-
-def near_miss(name: str, known: Iterable[str]) -> str:
-    """The one of `known` that `name` was probably meant to be, "" where it is one of them, or like none."""
-    names = list(known)
-    if name in names:
-        return ""
-    import difflib  # most people have no such file
-
-    folded = {_folded(one): one for one in names}
-    found = difflib.get_close_matches(_folded(name[:200]), folded, n=1, cutoff=0.86)
-    return folded[found[0]] if found else ""
-
-
-def _folded(name: str) -> str:
-    return name.lower().replace("_", "").replace("-", "")

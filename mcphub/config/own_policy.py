@@ -6,47 +6,95 @@ It must not read a file, nor know what a rule means.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 
 from mcphub.spec import Origin, Scope
 
 from .jsonc import Lines, kind_of
+from .names import shown_name
 from .policy_document import PolicyDocument
+from .policy_keys import GUARDED, TABLE, Path, in_vain, misplaced
+from .spelling import near_miss
+from .toml import TomlError, parse_toml
 
-TABLE = "policy"
+_RULES = (TABLE, *GUARDED)
 _HEADER = re.compile(r"\s*(\[{1,2})\s*([A-Za-z0-9_.\s-]+?)\s*\]{1,2}\s*(?:#.*)?")
+#: What may be a key in a text that cannot be read.
+_WORD = re.compile(r"[A-Za-z0-9_-]+(?=[\"']?\s*[.=\]])")
 _KEY = re.compile(r"\s*([A-Za-z0-9_-]+(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=")
 
 
 def read_own_policy(data: bytes, path: str) -> PolicyDocument | None:
     """The rules of one file, None where it has none. A file that is no TOML and speaks of policy may hold a rule that
-    forbids, so it is a document that closes. Never raises."""
-    if TABLE.encode() not in data:
+    forbids, so it is a document that closes; so is one with rules, or nearly such, outside the table. Never raises."""
+    if not data:
         return None
-    import tomllib  # most people have no such table
-
     origin = Origin(Scope.USER, path, TABLE)
     try:
-        text = data.decode("utf-8").removeprefix("\ufeff")
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        cause = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "it is no TOML"
-        return PolicyDocument(origin, fault=f"cannot use {path}, which may hold rules of yours: {cause}")
+        table = parse_toml(data, path)
+    except TomlError as error:
+        if not _may_hold_rules(data):
+            return None
+        return PolicyDocument(origin, fault=f"cannot use {error}; the file may hold rules of yours")
+    text = data.decode("utf-8").removeprefix("\ufeff")
+    wrong = tuple(_outside(table, text, path))
     if TABLE not in table:
-        return None
+        return PolicyDocument(origin, wrong=wrong) if wrong else None
     lines = _lines(text)
     origin = msgspec.structs.replace(origin, line=lines.number)
     raw = table[TABLE]
     if not isinstance(raw, dict):
         cause = f"expected a table, written [{TABLE}], found {kind_of(raw)}"
-        return PolicyDocument(origin, fault=f"cannot use {origin}: {cause}")
-    return PolicyDocument(origin, raw, lines)
+        return PolicyDocument(origin, fault=f"cannot use {origin}: {cause}", wrong=wrong)
+    return PolicyDocument(origin, raw, lines, wrong=wrong)
 
 
 def unreadable(path: str, cause: str) -> PolicyDocument:
     """The rules of a file that is there and cannot be read: nobody knows what they are."""
     return PolicyDocument(Origin(Scope.USER, path, TABLE), fault=cause)
+
+
+def belongs_to_policy(key: str) -> bool:
+    """Whether a key of settings is, or nearly is, one of the rules: what is to be said of it is said with them."""
+    return key in _RULES or near_miss(key, _RULES) != ""
+
+
+def _may_hold_rules(data: bytes) -> bool:
+    if TABLE.encode() in data:
+        return True
+    words = dict.fromkeys(_WORD.findall(data.decode("utf-8", "replace")))
+    return any(belongs_to_policy(word) for word in words)
+
+
+def _outside(table: dict[str, object], text: str, path: str) -> Iterator[str]:
+    """What is wrong with rules, and what nearly are such, outside the table: they may forbid something."""
+    for place, meant in misplaced(table, _RULES, skip=(TABLE,)):
+        key = "".join(f"[{step}]" if isinstance(step, int) else f".{shown_name(step)}" for step in place)[1:]
+        where = "to the top of the file" if meant == TABLE else f"below [{TABLE}]"
+        cause = in_vain(str(place[-1]), meant, where)
+        yield f"cannot use {Origin(Scope.USER, path, key, _line(text, place))}: {cause}"
+
+
+def _line(text: str, place: Path) -> int:
+    """Where a key begins, or what it stands in, as far as a look at each line tells; 0 = it does not."""
+    wanted = [step for step in place if isinstance(step, str)]
+    found = (_begin(text, wanted[:length]) for length in range(len(wanted), 0, -1))
+    return next(filter(None, found), 0)
+
+
+def _begin(text: str, wanted: list[str]) -> int:
+    table: list[str] = []
+    for at, line in enumerate(text.splitlines(), 1):
+        found = table
+        if header := _HEADER.fullmatch(line):
+            found = table = [part.strip() for part in header[2].split(".")]
+        elif key := _KEY.match(line):
+            found = [*table, *(part.strip() for part in key[1].split("."))]
+        if found[: len(wanted)] == wanted:
+            return at
+    return 0
 
 
 def _lines(text: str) -> Lines:

@@ -51,6 +51,21 @@ class Places(msgspec.Struct, frozen=True):
         return os.path.join(self.state_dir, "seal.key")
 
     @property
+    def vault(self) -> str:
+        """Tokens and secrets, sealed."""
+        return os.path.join(self.state_dir, "vault")
+
+    @property
+    def challenges(self) -> str:
+        """Which servers wanted a sign-in."""
+        return os.path.join(self.state_dir, "challenges.json")
+
+    @property
+    def turns(self) -> str:
+        """The directory of locks that processes take turns with."""
+        return os.path.join(self.state_dir, "turns")
+
+    @property
     def approvals(self) -> str:
         """What a person decided about servers of projects."""
         return os.path.join(self.state_dir, "approvals.json")

@@ -20,10 +20,16 @@ class PolicyDocument(msgspec.Struct, frozen=True):
 
     `origin.scope` gives its rank: managed and enterprise documents are the organisation's, user's are the person's.
     `origin.key` is the place of `raw` in its file, "" = the whole of it. `fault` is why the file as a whole cannot be
-    trusted or read ("cannot use FILE: ..."): such a document closes, whatever `raw` says.
+    trusted or read ("cannot use FILE: ..."): such a document closes, whatever `raw` says. `wrong` are the same for
+    parts of a file that was read: rules that stand where they do not count.
+
+    `former` is why the file cannot be used now, where `raw` is what it said before: what was wrong with that is told
+    no more, but it still closes.
     """
 
     origin: Origin
     raw: Mapping[str, Any] = msgspec.field(default_factory=dict)
     lines: Lines = msgspec.field(default_factory=Lines)
     fault: str = ""
+    wrong: tuple[str, ...] = ()
+    former: str = ""

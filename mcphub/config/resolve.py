@@ -38,6 +38,10 @@ class Resolved(msgspec.Struct, frozen=True):
         """The spec, also of an entry that is switched off."""
         return self.outcome.spec if isinstance(self.outcome, Off) else _spec(self.outcome)
 
+    def refers_to_secret(self, name: str) -> bool:
+        """Whether the winner's entry has `${secret:NAME}` anywhere."""
+        return self.entry is not None and _holds(self.entry.raw, f"${{secret:{name}}}")
+
     @property
     def workspace(self) -> str:
         """The directory whose agents may use it, "" = every agent of the user."""
@@ -149,3 +153,11 @@ def wanted_env_files(layers: Iterable[Layer], context: Context) -> tuple[str, ..
 
 def _spec(outcome: ServerSpec | Problem | None) -> ServerSpec | None:
     return outcome if isinstance(outcome, ServerSpec) else None
+
+
+def _holds(value: object, text: str) -> bool:
+    if isinstance(value, Mapping):
+        return any(_holds(one, text) for one in value.values())
+    if isinstance(value, list):
+        return any(_holds(one, text) for one in value)
+    return isinstance(value, str) and text in value

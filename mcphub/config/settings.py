@@ -12,16 +12,11 @@ from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
-from . import own_policy
+from .own_policy import belongs_to_policy
+from .policy_keys import TABLE
+from .toml import TomlError, parse_toml
 
 Meta = msgspec.Meta
-
-# Sections that belong to the format and are not used by this version: saying so beats calling them unknown.
-_LATER = frozenset(
-    [
-        "xaaIdp", "vault",
-    ]
-)
 
 
 class NamesSettings(msgspec.Struct, frozen=True):
@@ -32,11 +27,13 @@ class NamesSettings(msgspec.Struct, frozen=True):
 
 class ListsSettings(msgspec.Struct, frozen=True):
     """`[lists]`: `wait` is how many seconds a first tools/list waits for servers that are starting; 0 = not at all.
-    `ttl`: how many seconds a modern agent may keep a list at most. `page_bytes`: what is larger comes in pages."""
+    `ttl`: how many seconds a modern agent may keep a list at most. `page_bytes`: what is larger comes in pages.
+    `description_length`: characters of one title or description that agents see."""
 
     wait: Annotated[float, Meta(ge=0, le=60)] = 3.0
     ttl: Annotated[float, Meta(ge=0, le=86400)] = 60.0
     page_bytes: Annotated[int, Meta(ge=1024, le=32 * 1024 * 1024)] = 4 * 1024 * 1024
+    description_length: Annotated[int, Meta(ge=256, le=1024 * 1024)] = 2048
 
 
 class ConnectSettings(msgspec.Struct, frozen=True):
@@ -46,6 +43,14 @@ class ConnectSettings(msgspec.Struct, frozen=True):
     remote: Annotated[int, Meta(ge=1, le=200)] = 20
     timeout: Annotated[float, Meta(ge=1, le=3600)] = 30.0
     attempts: Annotated[int, Meta(ge=1, le=100)] = 5
+
+
+class HealthSettings(msgspec.Struct, frozen=True):
+    """`[health]`: seconds of silence before a server without a call is asked whether it is there, 0 = never; `timeout`
+    for its answer. An entry's `healthCheck` comes before `idle`."""
+
+    idle: Annotated[float, Meta(ge=0, le=86400)] = 120.0
+    timeout: Annotated[float, Meta(ge=1, le=600)] = 10.0
 
 
 class CallSettings(msgspec.Struct, frozen=True):
@@ -61,8 +66,10 @@ class LogsSettings(msgspec.Struct, frozen=True):
 
 
 class StopSettings(msgspec.Struct, frozen=True):
-    """`[stop]`: seconds that a server has for each step of the way out (closed stdin, then SIGTERM, then SIGKILL)."""
+    """`[stop]`: seconds that calls in flight get to be answered when the daemon stops (`drain`), and that a server has
+    for each step of the way out (`grace`: closed stdin, then SIGTERM, then SIGKILL)."""
 
+    drain: Annotated[float, Meta(ge=0, le=600)] = 5.0
     grace: Annotated[float, Meta(ge=0, le=60)] = 2.0
 
 
@@ -87,6 +94,13 @@ class HttpSettings(msgspec.Struct, frozen=True):
     listen: str = ""
 
 
+class RootsSettings(msgspec.Struct, frozen=True):
+    """`[roots]`: `allowed` are the directories of which servers may be told where an agent names them as its roots, each
+    an absolute path, or one that begins with `~`; the project that an agent works in always belongs to them."""
+
+    allowed: tuple[Annotated[str, Meta(pattern=r"^(/|~$|~/)")], ...] = ("~",)
+
+
 class PluginsSettings(msgspec.Struct, frozen=True):
     """`[plugins]`: `directories` are the plugins, each an absolute path or one that begins with `~/`; none = those in
     the folder `plugins` of mcphub's data directory."""
@@ -107,25 +121,61 @@ class WebappSettings(msgspec.Struct, frozen=True):
     refresh: Annotated[float, Meta(ge=60, le=604800)] = 3600.0
 
 
+class VaultSettings(msgspec.Struct, frozen=True):
+    """`[vault]`: `key` is where the key comes from that tokens and secrets are sealed with: `os` (the system's key
+    ring), `credentials` (systemd's LoadCredential), `file:PATH` (absolute, or beginning with `~/`), `passphrase`."""
+
+    key: Annotated[str, Meta(pattern=r"^(os|credentials|passphrase|file:(/|~/).+)$")] = "os"
+
+
+class OauthSettings(msgspec.Struct, frozen=True):
+    """`[oauth]`: `client_metadata_url` is where mcphub's own client metadata document is published, "" = nowhere; an
+    entry's own comes first. `notify`: the desktop says when a server begins to need a sign-in."""
+
+    client_metadata_url: Annotated[str, Meta(pattern=r"^$|^https://[^/?#@\s\\]+/[^?#\s\\]+$")] = ""
+    notify: bool = True
+
+
+class XaaIdpSettings(msgspec.Struct, frozen=True):
+    """`[xaaIdp]`: the organisation's identity provider, where a person signs in once for all servers whose entry says
+    `xaa`; `issuer` "" = none. `callback_port` 0 = any free one. `subject` is what is exchanged there. What
+    administrators say in managed settings wins."""
+
+    issuer: str = ""
+    client_id: str = ""
+    client_secret: str = ""
+    callback_port: Annotated[int, Meta(ge=0, le=65535)] = 0
+    scopes: str | tuple[str, ...] = ()
+    subject: Literal["id_token", "refresh_token"] = "id_token"
+
+    def __repr__(self) -> str:
+        return f"XaaIdpSettings({self.issuer!r})"
+
+
 class HubSettings(msgspec.Struct, frozen=True):
     """Everything of settings.toml. In the file, names are written in camel case (`max_length` is `maxLength`)."""
 
     names: NamesSettings = msgspec.field(default_factory=NamesSettings)
     lists: ListsSettings = msgspec.field(default_factory=ListsSettings)
     connect: ConnectSettings = msgspec.field(default_factory=ConnectSettings)
+    health: HealthSettings = msgspec.field(default_factory=HealthSettings)
     call: CallSettings = msgspec.field(default_factory=CallSettings)
     logs: LogsSettings = msgspec.field(default_factory=LogsSettings)
     stop: StopSettings = msgspec.field(default_factory=StopSettings)
     pinning: PinningSettings = msgspec.field(default_factory=PinningSettings)
     http: HttpSettings = msgspec.field(default_factory=HttpSettings)
+    roots: RootsSettings = msgspec.field(default_factory=RootsSettings)
     plugins: PluginsSettings = msgspec.field(default_factory=PluginsSettings)
     webapp: WebappSettings = msgspec.field(default_factory=WebappSettings)
+    vault: VaultSettings = msgspec.field(default_factory=VaultSettings)
+    oauth: OauthSettings = msgspec.field(default_factory=OauthSettings)
+    xaa_idp: XaaIdpSettings = msgspec.field(default_factory=XaaIdpSettings)
     #: names of variables that `mcphub connect` may hand over from an agent's environment
     client_env: tuple[str, ...] = ()
 
 
 #: What a change of takes effect at once; the rest is read when the daemon starts.
-_LIVE = frozenset(["connect.timeout", "call", "plugins", "webapp", "clientEnv"])
+_LIVE = frozenset(["connect.timeout", "call", "plugins", "webapp", "clientEnv", "oauth", "xaaIdp"])
 
 
 def awaiting_restart(begun: HubSettings, now: HubSettings) -> tuple[str, ...]:
@@ -183,16 +233,10 @@ def parse_settings(
 
 
 def _table(data: bytes, path: str, kept: str, problems: list[str]) -> dict[str, Any] | None:
-    import tomllib  # most people have no such file
-
     try:
-        return tomllib.loads(data.decode("utf-8").removeprefix("\ufeff"))
-    except UnicodeDecodeError as error:
-        problems.append(f"cannot use {path}: not UTF-8 at byte {error.start}; {kept}")
-    except tomllib.TOMLDecodeError as error:
-        problems.append(f"cannot use {path}: {error}; {kept}")
-    except (RecursionError, ValueError) as error:
-        problems.append(f"cannot use {path}: {type(error).__name__} while reading it; {kept}")
+        return parse_toml(data, path)
+    except TomlError as error:
+        problems.append(f"cannot use {error}; {kept}")
     return None
 
 
@@ -210,12 +254,11 @@ def _section(default: _Section, table: Mapping[str, Any], path: str, prefix: str
     for key, value in table.items():
         shown = prefix + key
         name = names.get(key)
-        if name is None and prefix + key == own_policy.TABLE:
-            continue
+        if name is None and belongs_to_policy(key):
+            continue  # own_policy.py says what is wrong with it, if anything
         if name is None:
-            known = ", ".join(sorted(names))
-            cause = "not used by this version" if prefix + key in _LATER else f"unknown key; known here: {known}"
-            problems.append(f"{path}: {shown}: {cause}")
+            known = ", ".join(sorted([*names, *([] if prefix else [TABLE])]))
+            problems.append(f"{path}: {shown}: unknown key; known here: {known}")
             continue
         present = getattr(default, name)
         if isinstance(present, msgspec.Struct):

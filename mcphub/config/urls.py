@@ -55,6 +55,20 @@ def url_fault(url: str, schemes: tuple[str, ...] = HTTP_SCHEMES) -> str:
     return ""
 
 
+def sign_in_fault(url: str) -> str:
+    """Why nobody can be signed in at this URL: https, or http on this machine, and nothing that hides where it
+    leads."""
+    if fault := url_fault(url):
+        return fault
+    parts = split_url(url)
+    assert parts is not None
+    if open_host(url):
+        return "expected an https:// address; http is for this machine alone"
+    if "@" in parts.netloc:
+        return "a URL for signing in has no user in it"
+    return "a URL for signing in has no fragment" if "#" in url else ""
+
+
 def open_host(url: str) -> str:
     """The host that a URL without TLS leads to, "" where TLS is used or the host is this machine."""
     parts = split_url(url)
@@ -92,6 +106,10 @@ def secrets_of(transport: HttpSpec) -> set[str]:
     if transport.helper is not None:
         # A word that holds no variable stands in the file just so.
         found |= {str(word) for word in transport.helper.words if word not in transport.helper.shown}
+    oauth = transport.oauth
+    found |= {str(oauth.client_secret), str(oauth.private_key)}
+    if oauth.assertion is not None:
+        found |= {str(word) for word in oauth.assertion.words if word not in oauth.assertion.shown}
     return found - {""}
 
 

@@ -6,25 +6,42 @@ It must not decide, read or know a daemon: what it says was found by `config.res
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
 from mcphub.config.dedupe import Unwrap
 from mcphub.config.layer import Entry, Layer
-from mcphub.config.names import near_miss, shown_name
+from mcphub.config.names import lookup_fault, shown_name
 from mcphub.config.policy_document import PolicyDocument
 from mcphub.config.resolve import Resolved, ResolvedSet, exclusive
+from mcphub.config.spelling import near_miss
 from mcphub.desired import Executed, Judged, instance_key, judgements, twins
 from mcphub.policy.approval import Approval
 from mcphub.policy.candidate import OWN_SCOPES
 from mcphub.policy.combine import documents_of, policy_of
 from mcphub.policy.document import read_policy
 from mcphub.policy.rules import Verdict
-from mcphub.spec import Broken, HttpSpec, InProcessSpec, Off, Origin, Problem, Scope, ServerSpec, StdioSpec, Want
-from mcphub.status import Claim, OriginStatus, ServerStatus, WhyReport, WhyStep
+from mcphub.policy.tools import bars_all, tool_rules
+from mcphub.spec import (
+    Broken,
+    HttpSpec,
+    Ide,
+    InProcessSpec,
+    InstanceKey,
+    Off,
+    Origin,
+    Problem,
+    Scope,
+    ServerSpec,
+    StdioSpec,
+    Want,
+)
+from mcphub.status import Claim, OriginStatus, ServerStatus, WhyInstance, WhyReport, WhyStep
 from mcphub.store.approvals import Decisions
 
+from .brought import brought, instances, needs_an_agent
+from .grouping import grouped
 from .place import origin_status
 
 ASK = "ask who manages this computer"
@@ -44,6 +61,9 @@ class Facts(msgspec.Struct, frozen=True):
     row: ServerStatus | None = None
     elsewhere: tuple[str, ...] = ()
     live: bool = True
+    #: Variables of the entry that agents may bring, and the instances that there are for it.
+    brought: tuple[str, ...] = ()
+    instances: tuple[WhyInstance, ...] = ()
 
     @property
     def one(self) -> Resolved | None:
@@ -58,13 +78,21 @@ def facts(
     *,
     unwrap: Unwrap,
     executed: Executed,
+    client_env: Collection[str] = (),
 ) -> Facts:
-    """What decides about the name, asked in the way that the daemon asks. `sets` are all that are judged together."""
+    """What decides about the name, asked in the way that the daemon asks. `sets` are all that are judged together,
+    `client_env` the variables that agents may bring."""
     if name not in resolved.servers and shown_name(name) in resolved.servers:
         name = shown_name(name)  # no server can have it, and so what is wrong with the entry is listed
     one = resolved.servers.get(name)
     found = judgements([one] if one is not None else [], sets, decisions, unwrap=unwrap, executed=executed)
-    return Facts(name, resolved, found.get(name), twins(resolved, decisions, unwrap, executed))
+    return Facts(
+        name,
+        resolved,
+        found.get(name),
+        twins(resolved, decisions, unwrap, executed),
+        brought=brought(one, client_env) if one is not None else (),
+    )
 
 
 def why(facts: Facts) -> WhyReport:
@@ -73,16 +101,16 @@ def why(facts: Facts) -> WhyReport:
     if one is None:
         return _unknown(facts)
     steps = list(_steps(facts, one))
-    stop = next((step for step in steps if step["verdict"] == "no"), None)
+    stop = next((step for step in steps if step["verdict"] == "no" and step["step"] != "tools"), None)
     wish = facts.judged.wish if facts.judged is not None else None
     wanted = isinstance(wish, Want) and facts.name not in facts.twins
-    return WhyReport(
+    report = WhyReport(
         name=facts.name,
         workspace=facts.resolved.workspace,
         configured=True,
         wanted=wanted,
         state=_state(facts, wish),
-        answer=_answer(facts, stop, steps[-1]),
+        answer=_answer(facts, stop, steps[-1]) + _toolless(steps, stop),
         steps=steps,
         claims=list(claims(facts.resolved, facts.name)),
         suppresses=[
@@ -90,11 +118,15 @@ def why(facts: Facts) -> WhyReport:
             for other, winner in facts.twins.items()
             if winner.origin == one.origin
         ],
-        next=list(dict.fromkeys(_next(facts, one))),
+        next=grouped(_next(facts, one)),
         near=[],
         elsewhere=list(facts.elsewhere),
         live=facts.live,
     )
+    if facts.brought:
+        report["brought"] = list(facts.brought)
+        report["instances"] = list(facts.instances)
+    return report
 
 
 def claims(resolved: ResolvedSet, name: str) -> Iterator[Claim]:
@@ -137,6 +169,9 @@ def _unknown(facts: Facts) -> WhyReport:
     answer = f"no server is named {name} here"
     if facts.name == BUILT_IN:
         answer += "; the built-in server of this name is only there while nothing is configured at all"
+    fault = lookup_fault(facts.name)
+    if fault:
+        answer += f", and none can be: {fault}"
     steps = [_step("configured", "no", None, answer + (f"; looked in {looked}" if looked else "; no file has any"))]
     following = []
     if near:
@@ -146,7 +181,7 @@ def _unknown(facts: Facts) -> WhyReport:
     following += [f"correct {layer.path}, which cannot be read and may name it" for layer in broken]
     if alone is not None:
         following.append(f"{ASK}: {alone.path} says which servers there are, and no other file can add one")
-    else:
+    elif not fault:
         following.append(f"add it: mcphub add {name} -- COMMAND, or: mcphub add {name} --transport http URL")
     return WhyReport(
         name=facts.name,
@@ -201,7 +236,11 @@ def _steps(facts: Facts, one: Resolved) -> Iterator[WhyStep]:
             cannot = ", and cannot be used" if alone.faulty else ""
             text = f"{alone.path} has exclusive control over MCP servers{cannot}"
             yield _step("enterprise", "no", place, text)
-    yield _entry(one)
+    lacking = needs_an_agent(one, facts.brought)
+    entry = _entry(one)
+    yield {**entry, "verdict": "unasked", "text": f"without an agent's: {entry['text']}"} if lacking else entry
+    if facts.brought:
+        yield _agents(facts, lacking)
     outcome = one.outcome
     if outcome is None or isinstance(outcome, Problem):
         return
@@ -222,7 +261,22 @@ def _steps(facts: Facts, one: Resolved) -> Iterator[WhyStep]:
         yield _step("duplicate", "no", winner.origin, text)
         return
     if isinstance(facts.judged.wish, Want):
+        if (barred := _barred(facts, one)) is not None:
+            yield _step("tools", "no", barred[1], barred[0])
         yield _connection(facts)
+
+
+def _barred(facts: Facts, one: Resolved) -> tuple[str, Origin | None] | None:
+    """Why agents see no tool of the server, and what decides; None where they may see some. A daemon knows more: which
+    tools there are."""
+    if one.spec is None:
+        return None
+    found = bars_all(tool_rules(policy_of(facts.resolved)), one.spec)
+    if found is not None:
+        return f"agents see none of its tools: {found[0]}", found[1]
+    row = facts.row
+    text = row.get("nothing_left", "") if row is not None else ""
+    return (text, None) if text else None
 
 
 def _configured(facts: Facts, one: Resolved) -> WhyStep:
@@ -242,17 +296,38 @@ def _entry(one: Resolved) -> WhyStep:
             return _step("entry", "yes", one.origin, f"it is in order: {_what(one)}")
 
 
+def _agents(facts: Facts, lacking: tuple[str, ...]) -> WhyStep:
+    """Of an entry whose variables agents bring; `lacking` are those that it has from them alone."""
+    come = "comes" if len(facts.brought) == 1 else "come"
+    text = f"{', '.join(facts.brought)} {come} from each agent (clientEnv), and each value has an instance of its own"
+    if not lacking:
+        return _step("agents", "yes", None, text)
+    if not facts.live:
+        return _step("agents", "unknown", None, text)
+    running = [one for one in facts.instances if one["brings"]]
+    if not running:
+        return _step("agents", "no", None, f"{text}; no agent that is attached has brought {', '.join(lacking)}")
+    verdict = "yes" if any(one["state"] == "connected" for one in running) else "no"
+    return _step("agents", verdict, None, text if verdict == "yes" else f"{text}; none of them is connected")
+
+
 def _what(one: Resolved) -> str:
     transport = one.spec.transport if one.spec is not None else None
     match transport:
         case StdioSpec(shown=shown):
             return shlex.join(shown)
-        case HttpSpec(shown=shown):
-            return shown
+        case HttpSpec(shown=shown, ide=ide):
+            return shown if ide is None else f"{shown}, {_editor(ide)}"
         case InProcessSpec():
             return "built in"
         case _:
             return "nothing"
+
+
+def _editor(ide: Ide) -> str:
+    """Whose server it is, where an editor's extension wrote the entry."""
+    where = ", which runs in Windows" if ide.running_in_windows else ""
+    return f"of the editor {printed(ide.name)}{where}" if ide.name else f"of an editor{where}"
 
 
 def _policy(facts: Facts, one: Resolved, off: Off | None) -> WhyStep:
@@ -293,7 +368,8 @@ def _connection(facts: Facts) -> WhyStep:
     error = row["last_error"]
     if state == "connected":
         tools = row["tools"]
-        return _step("connection", "yes", None, "connected" + (f", {tools} tools" if tools is not None else ""))
+        slow = f"; {row['reason']}" if row.get("slow") else ""
+        return _step("connection", "yes", None, "connected" + (f", {tools} tools" if tools is not None else "") + slow)
     reason = row["reason"]
     if error is not None and error["message"] and error["message"] not in reason:
         reason = f"{reason}: {error['message']}" if reason else error["message"]
@@ -302,6 +378,9 @@ def _connection(facts: Facts) -> WhyStep:
 
 
 def _state(facts: Facts, wish: Want | Off | Broken | None) -> str:
+    if facts.one is not None and needs_an_agent(facts.one, facts.brought):
+        states = [one["state"] for one in facts.instances if one["brings"]]
+        return "connected" if "connected" in states else next(iter(states), "waits for an agent's variables")
     if facts.row is not None:
         return facts.row["state_text"]
     if facts.name in facts.twins:
@@ -319,10 +398,18 @@ def _state(facts: Facts, wish: Want | Off | Broken | None) -> str:
 
 def _answer(facts: Facts, stop: WhyStep | None, last: WhyStep) -> str:
     name = printed(facts.name)
+    if stop is None and last["step"] == "agents" and last["verdict"] == "yes":
+        return f"{name} runs for agents that bring {', '.join(facts.brought)}"
     if stop is None:
-        return f"{name} runs" if last["verdict"] == "yes" else f"{name} may run; {last['text']}"
+        slow = f"; {facts.row['reason']}" if facts.row is not None and facts.row.get("slow") else ""
+        return f"{name} runs{slow}" if last["verdict"] == "yes" else f"{name} may run; {last['text']}"
     pending = facts.row is not None and facts.row["state"] == "pending" and stop["step"] == "connection"
     return f"{name} {'does not run yet' if pending else 'does not run'}: {stop['text']}"
+
+
+def _toolless(steps: list[WhyStep], stop: WhyStep | None) -> str:
+    barred = [step["text"] for step in steps if step["step"] == "tools"]
+    return f", but {barred[0]}" if barred and stop is None else ""
 
 
 # --- what would change it ---------------------------------------------------------------------------------------------
@@ -337,6 +424,8 @@ def _next(facts: Facts, one: Resolved) -> Iterator[str]:
         return
     outcome = one.outcome
     if isinstance(outcome, Problem):
+        if lacking := needs_an_agent(one, facts.brought):
+            yield f"start the agent with {', '.join(lacking)} set; `mcphub connect` hands on what clientEnv lists"
         yield from _mend(outcome)
         return
     if outcome is None:
@@ -353,6 +442,8 @@ def _next(facts: Facts, one: Resolved) -> Iterator[str]:
         yield f"use {winner.name}; or, to have this one, remove that: mcphub remove {winner.name} ({winner.origin})"
         return
     if isinstance(outcome, ServerSpec) and facts.judged is not None and isinstance(facts.judged.wish, Want):
+        if (barred := _barred(facts, one)) is not None:
+            yield _give_tools(barred[1])
         yield from _connect(facts, one, name)
 
 
@@ -386,8 +477,24 @@ def _permit(facts: Facts, verdict: Verdict) -> Iterator[str]:
     yield f"{who} {verdict.origin}{lists}"
 
 
+def _give_tools(origin: Origin | None) -> str:
+    """Who can change what takes the tools away, and where."""
+    if origin is None:
+        return "see which rules take its tools away: mcphub policy list"
+    return f"{f'{ASK} to change' if origin.scope in OWN_SCOPES else 'edit'} {origin}"
+
+
 def _own(document: PolicyDocument) -> bool:
     return document.origin.scope is Scope.USER
+
+
+#: By how a server's credentials are had, see SignInStatus.
+_SIGN_IN = {
+    "browser": "sign in: mcphub login {name}",
+    "idp_login": "sign in at the organisation, once for all servers: mcphub login {name}",
+    "config": "correct `oauth` of its entry; docs/sign-in.md says what each reason means",
+    "vault": "open the vault: mcphub vault unlock",
+}
 
 
 def _connect(facts: Facts, one: Resolved, name: str) -> Iterator[str]:
@@ -397,8 +504,12 @@ def _connect(facts: Facts, one: Resolved, name: str) -> Iterator[str]:
             yield "start the daemon: mcphub serve"
         return
     error = row["last_error"]
+    if "sign_in" in row:
+        yield _SIGN_IN[row["sign_in"]["how"]].format(name=name)
     match row["state"]:
         case "connected":
+            return
+        case "needs-auth" if "sign_in" in row:
             return
         case "pending" if row["reason"].endswith("when it is used"):
             yield f"call one of its tools, or start it now: mcphub reconnect {name}"
@@ -410,20 +521,33 @@ def _connect(facts: Facts, one: Resolved, name: str) -> Iterator[str]:
             yield f"wait; see how it goes: mcphub status {name} --watch"
         case _ if error is not None:
             yield from filter(None, [error["remedy"]])
+            transport = one.spec.transport if one.spec is not None else None
+            if isinstance(transport, HttpSpec) and transport.ide is not None and transport.ide.running_in_windows:
+                yield (
+                    "the editor runs in Windows: see that what it listens on can be reached from here, as with "
+                    "networkingMode=mirrored in .wslconfig"
+                )
             yield f"see what it wrote: mcphub logs {name}"
             yield f"try again: mcphub reconnect {name}"
         case _:
             yield f"try again: mcphub reconnect {name}"
 
 
-def instance_row(facts: Facts, shown: ResolvedSet, rows: Iterable[ServerStatus]) -> Facts:
-    """The facts with the daemon's row of this server, `shown` being the set that its rows are made of."""
+def instance_row(
+    facts: Facts,
+    shown: ResolvedSet,
+    rows: Mapping[InstanceKey, ServerStatus],
+    agents: Mapping[int, str] | None = None,
+) -> Facts:
+    """The facts with the daemon's row of this server, `shown` being the set that its rows are made of; and where agents
+    bring what it needs, with all of its instances. `agents` are names by number."""
     one = shown.servers.get(facts.name)
     key = None if one is None else instance_key(one)
     if one is None or key is None:
         return facts
     place: OriginStatus = origin_status(one.origin)
-    found = [row for row in rows if row["name"] == key.name and row["origin"] == place]
+    found = [row for row in rows.values() if row["name"] == key.name and row["origin"] == place]
     # Where an agent or a directory has one of its own, another's is better than none.
     row = next((row for row in found if row["workspace"] == key.workspace), found[0] if found else None)
-    return msgspec.structs.replace(facts, row=row)
+    of_all = tuple(instances(one, key, rows, agents or {})) if facts.brought else ()
+    return msgspec.structs.replace(facts, row=rows.get(key, row), instances=of_all)

@@ -13,17 +13,21 @@ import msgspec
 
 from mcphub.config import jsonc
 from mcphub.config.document import SERVERS, parse_file, parse_servers
-from mcphub.config.entries.context import Context
+from mcphub.config.entries.context import Context, assumed
 from mcphub.config.entries.entry import parse_entry
 from mcphub.config.environment import parse_environment
+from mcphub.config.identity_provider import KEY as IDP
+from mcphub.config.identity_provider import WrittenIdp, read_idp, written_in
 from mcphub.config.layer import Entry, Layer
 from mcphub.config.managed_document import SERVERS as MANAGED_SERVERS
-from mcphub.config.managed_document import parse_managed
+from mcphub.config.managed_document import misspelt_key, parse_managed
 from mcphub.config.own_policy import read_own_policy
+from mcphub.config.policy_keys import GUARDED, TABLE
 from mcphub.config.remote_settings import KEY as REMOTE
 from mcphub.config.settings import parse_settings
-from mcphub.policy.document import GUARDED, read_policy
-from mcphub.spec import Problem, Scope
+from mcphub.config.spelling import near_miss
+from mcphub.policy.document import read_policy
+from mcphub.spec import Origin, Problem, Scope
 from mcphub.status import FindingsReport
 
 #: Kinds of file, by what they are called in reports.
@@ -57,6 +61,8 @@ def file_kind(path: str, data: bytes) -> str:
         return USER
     if any(key in top for key in (*GUARDED, MANAGED_SERVERS, REMOTE)):
         return MANAGED
+    if SERVERS not in top and any(near_miss(key, (TABLE, *GUARDED)) or misspelt_key(key) for key in top):
+        return MANAGED  # rules that are all misspelt are no servers yet
     return LOCAL if isinstance(top.get("project"), str) and SERVERS in top else USER
 
 
@@ -69,6 +75,8 @@ def findings(data: bytes, path: str, kind: str, context: Context) -> FindingsRep
         problems += parse_environment(data, path)[1]
     elif kind == SETTINGS:
         problems += parse_settings(data, path, {})[1]
+        settings, _ = parse_settings(data, path, {})
+        problems += _idp(written_in(settings.xaa_idp, Origin(Scope.USER, path, IDP)), context)
         document = read_own_policy(data, path)
         if document is not None:
             policy = read_policy(document)
@@ -84,6 +92,7 @@ def layer_findings(layer: Layer, kind: str, context: Context) -> FindingsReport:
     """As `findings`, of a file that was read."""
     problems = [problem.message for problem in layer.problems]
     warnings = list(layer.warnings)
+    problems += _idp(layer.idp, context)
     if layer.policy is not None:
         policy = read_policy(layer.policy)
         problems += policy.closed
@@ -92,6 +101,22 @@ def layer_findings(layer: Layer, kind: str, context: Context) -> FindingsReport:
         for severe, text in _entry(entry, layer.directory, context):
             (problems if severe else warnings).append(text)
     return _report(layer.path, kind, problems, warnings)
+
+
+def _idp(written: WrittenIdp | None, context: Context) -> list[str]:
+    """What is wrong with `xaaIdp`. What its secret refers to may be set where the file is for."""
+    fault = read_idp(written, _Anything(context.env), assumed)[1] if written is not None else ""
+    return [fault] if fault else []
+
+
+class _Anything(dict[str, str]):
+    """Variables that are all set."""
+
+    def __missing__(self, key: str) -> str:
+        return "x"
+
+    def get(self, key: str, default: str | None = None) -> str:  # type: ignore[override]
+        return self[key]
 
 
 def _report(path: str, kind: str, problems: list[str], warnings: list[str]) -> FindingsReport:

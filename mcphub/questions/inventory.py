@@ -18,7 +18,7 @@ from mcphub.errors import ConfigError
 from mcphub.policy.approval_text import MASK, shown_entry
 from mcphub.policy.candidate import Candidate, candidate_of
 from mcphub.spec import Broken, HttpSpec, Off, Origin, Scope, Secret, StdioSpec
-from mcphub.status import InventoryEntry, InventoryLayer, InventoryReport
+from mcphub.status import InventoryEntry, InventoryLayer, InventoryReport, ServerStatus
 
 from .explain import standing
 
@@ -36,13 +36,18 @@ def inventory(
     problems: Iterable[str] = (),
     warnings: Iterable[str] = (),
     live: bool,
+    rows: Mapping[str, ServerStatus] | None = None,
 ) -> InventoryReport:
-    """Everything that agents of the workspace have or might have had. `judgements` are by name, of the winners."""
+    """Everything that agents of the workspace have or might have had. `judgements` are by name, of the winners, and so
+    are `rows`, which a daemon has: files alone cannot know what became of a server that they let run."""
     return InventoryReport(
         format=FORMAT,
         version=VERSION,
         workspace=resolved.workspace,
-        layers=[_layer(rank, layer, resolved, judgements, twins) for rank, layer in enumerate(resolved.layers, 1)],
+        layers=[
+            _layer(rank, layer, resolved, judgements, twins, rows or {})
+            for rank, layer in enumerate(resolved.layers, 1)
+        ],
         problems=list(problems),
         warnings=list(warnings),
         live=live,
@@ -55,6 +60,7 @@ def _layer(
     resolved: ResolvedSet,
     judgements: Mapping[str, Judged],
     twins: Mapping[str, Resolved],
+    rows: Mapping[str, ServerStatus],
 ) -> InventoryLayer:
     alone = exclusive(resolved.layers)
     entries = []
@@ -62,7 +68,12 @@ def _layer(
         winner = resolved.servers.get(entry.name)
         how = standing(layer, entry.origin, winner, alone)
         wins = winner is not None and (winner.origin, winner.directory) == (entry.origin, layer.directory)
-        entries.append(_entry(entry, how, winner if wins else None, judgements, twins))
+        shown = _entry(entry, how, winner if wins else None, judgements, twins)
+        if shown["state"] == "would run" and (row := rows.get(entry.name)) is not None:
+            shown["live_state"] = row["state_text"]
+            error = row["last_error"]
+            shown["detail"] = row["reason"] or (error["message"] if error is not None and not _up(row) else "")
+        entries.append(shown)
     return InventoryLayer(
         rank=rank,
         scope=str(layer.scope),
@@ -118,6 +129,10 @@ def _entry(
     return row
 
 
+def _up(row: ServerStatus) -> bool:
+    return row["state"] == "connected"
+
+
 def _state(one: Resolved, judged: Judged | None, twins: Mapping[str, Resolved]) -> tuple[str, str]:
     if (winner := twins.get(one.name)) is not None:
         return "duplicate", f"the same server as {winner.name} ({winner.origin})"
@@ -129,7 +144,7 @@ def _state(one: Resolved, judged: Judged | None, twins: Mapping[str, Resolved]) 
         case Broken(problem=problem):
             return "broken", problem.message
         case _:
-            return "runs", ""
+            return "would run", ""
 
 
 # --- read again -------------------------------------------------------------------------------------------------------

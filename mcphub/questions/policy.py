@@ -13,13 +13,14 @@ import msgspec
 from mcphub.config.dedupe import Unwrap
 from mcphub.config.masking import masked_url
 from mcphub.config.policy_document import PolicyDocument
+from mcphub.config.policy_keys import ALLOWED, ALLOWED_TOOLS, DENIED, DENIED_TOOLS, MANAGED_ONLY
 from mcphub.config.resolve import Resolved
 from mcphub.desired import Executed
 from mcphub.desired import verdict as configured_verdict
 from mcphub.policy.candidate import Candidate
 from mcphub.policy.combine import combine
 from mcphub.policy.decide import decide
-from mcphub.policy.document import ALLOWED, ALLOWED_TOOLS, DENIED, DENIED_TOOLS, MANAGED_ONLY, read_policy
+from mcphub.policy.document import read_policy
 from mcphub.policy.matchers.name import NameMatcher
 from mcphub.policy.rules import AllowList, Policy, Rule, ToolRule, Verdict
 from mcphub.spec import Origin, Scope, Secret, StdioSpec

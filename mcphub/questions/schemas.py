@@ -19,12 +19,22 @@ from mcphub.config.entries.entry import SHARING
 from mcphub.config.entries.fields import MAX_MILLISECONDS, MIN_MILLISECONDS
 from mcphub.config.entries.kinds import REMOTE_TYPES, UNUSED_KEYS
 from mcphub.config.entries.limits import MAX_MEMORY, MAX_NICE, MIN_MEMORY
+from mcphub.config.entries.oauth import ALGORITHMS, CALLBACK_HOSTS, GRANTS
+from mcphub.config.identity_provider import KEY as IDP
+from mcphub.config.identity_provider import SUBJECTS
 from mcphub.config.managed_document import KNOWN_VERSION, SERVERS, VERSION
 from mcphub.config.names import RESERVED_NAMES
-from mcphub.config.own_policy import TABLE
+from mcphub.config.policy_keys import (
+    ALLOWED,
+    ALLOWED_TOOLS,
+    CONNECTORS,
+    DENIED,
+    DENIED_TOOLS,
+    MANAGED_ONLY,
+    TABLE,
+)
 from mcphub.config.remote_settings import KEY as REMOTE
 from mcphub.config.settings import HubSettings
-from mcphub.policy.document import ALLOWED, ALLOWED_TOOLS, CONNECTORS, DENIED, DENIED_TOOLS, MANAGED_ONLY
 from mcphub.policy.matchers.command import CommandMatcher
 from mcphub.policy.matchers.name import NameMatcher
 from mcphub.policy.matchers.url import UrlMatcher
@@ -44,8 +54,113 @@ _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _MILLISECONDS: Schema = {"type": "number", "minimum": MIN_MILLISECONDS, "maximum": MAX_MILLISECONDS}
 
 
+#: Where somebody signs in: over https, or on this machine.
+_SIGN_IN = "^[hH][tT][tT][pP][sS]://[^\\s@#\\\\]+$|^[hH][tT][tT][pP]://(localhost|127\\.[0-9.]+|\\[::1\\])([:/?][^\\s@#\\\\]*)?$"
+_WRITTEN_SIGN_IN: Schema = {"type": "string", "pattern": f"^$|\\$\\{{|{_SIGN_IN}"}
+_SCOPE = "[\\x21\\x23-\\x5b\\x5d-\\x7e]+"
+_SCOPES = f"^ *({_SCOPE} *)*$"
+_PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
+
+
 def _said(schema: Mapping[str, Any], description: str) -> Schema:
     return {**schema, "description": description}
+
+
+def _words(pattern: str, one: str = "") -> Schema:
+    """One string of words, or a list of them, each of which is `one`."""
+    item = {"type": "string", "pattern": one or pattern}
+    return {"anyOf": [{"type": "string", "pattern": pattern}, {"type": "array", "items": item}]}
+
+
+def _oauth(*, managed: bool = False) -> Schema:
+    """`oauth` of an entry; `managed`: of an organisation's."""
+    filled = {"pattern": "[^\\u0000]"}
+    source = {"type": "string", "pattern": "^[^\\u0000]*[^\\s\\u0000][^\\u0000]*$"}
+    assertion: Schema = {
+        "type": "object",
+        "properties": {"file": source, "env": {"type": "string", "pattern": "^[A-Za-z_]\\w*$"}, "command": source},
+        "minProperties": 1,
+        "maxProperties": 1,
+        "additionalProperties": False,
+    }
+    properties: dict[str, Schema] = {
+        "clientId": _said(_TEXT, "this client's id, where it was registered by hand"),
+        "clientSecret": _said(_TEXT, "its secret; write ${secret:NAME}"),
+        "callbackPort": _said(_PORT, "the port that the browser comes back to; any free one where it is left out"),
+        "callbackHost": _said({"enum": list(CALLBACK_HOSTS)}, "how the browser is told to come back"),
+        "scopes": _said(_words(f"^[^\\u0000]*\\$[^\\u0000]*$|{_SCOPES}"), "what is asked for"),
+        "issuer": _said(_WRITTEN_SIGN_IN, "the only authorization server that is believed"),
+        "authServerMetadataUrl": _said(_WRITTEN_SIGN_IN, "where its metadata are, instead of looking for them"),
+        "clientMetadataUrl": _said(
+            {"type": "string", "pattern": "^$|\\$\\{|^https://[^\\s/@#\\\\]+/[^\\s@#\\\\]+$"},
+            "where this client's own metadata document is published",
+        ),
+        "xaa": _said({"type": "boolean"}, "the organisation's login is exchanged; see xaaIdp"),
+        "grant": _said({"enum": list(GRANTS)}, "how tokens are had; authorization_code: a person signs in"),
+        "allowMissingPkceMetadata": _said({"type": "boolean"}, "PKCE need not be announced; it is used anyway"),
+        "privateKey": _said(_TEXT, "a PEM by which the client proves who it is; write ${secret:NAME}"),
+        "signingAlgorithm": _said({"enum": ["", *ALGORITHMS]}, "how privateKey signs"),
+        "assertion": _said(assertion, "where a workload's own token is"),
+        "dpop": _said({"type": "boolean"}, "ask for tokens that are bound to a key"),
+        "hosts": _said(
+            _words("^$|\\$|^(\\[[0-9A-Fa-f:.]+\\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?$"),
+            "further hosts that may take part, though they are private ones or others than the metadata's",
+        ),
+    }
+
+    if managed:
+        del assertion["properties"]["command"]
+        words = ("scopes", "hosts")
+        for key in {*properties} - {"clientSecret", "privateKey", "assertion"}:
+            fixed = {"not": {"type": "string", "pattern": "\\$\\{"}}
+            many = {"items": fixed} if key in words else {}
+            properties[key] = {"allOf": [properties[key], {**fixed, **many}]}
+
+    def when(condition: Schema, then: Schema) -> Schema:
+        return {"if": condition, "then": then}
+
+    def grants(name: str) -> Schema:
+        return {"properties": {"grant": {"const": name}}, "required": ["grant"]}
+
+    def needs(*keys: str) -> Schema:
+        return {"properties": dict.fromkeys(keys, filled), "required": list(keys)}
+
+    def has(key: str) -> Schema:
+        return {"properties": {key: filled}, "required": [key]}
+
+    exchanged: Schema = {"properties": {"xaa": {"const": True}}, "required": ["xaa"]}
+    rules = [
+        when(has("clientSecret"), {**needs("clientId"), "not": has("privateKey")}),
+        when(has("privateKey"), needs("clientId")),
+        when(has("signingAlgorithm"), needs("privateKey")),
+        when(exchanged, {**needs("clientId"), "not": {"required": ["grant"]}}),
+        when({"allOf": [exchanged, has("clientSecret")]}, needs("issuer")),
+        {"if": grants("jwt-bearer"), "then": {"required": ["assertion"]}, "else": {"not": {"required": ["assertion"]}}},
+        when(
+            grants("client_credentials"),
+            {**needs("clientId", "issuer"), "anyOf": [has("clientSecret"), has("privateKey")]},
+        ),
+    ]
+    filled_in = {"type": "object", "properties": properties, "additionalProperties": False, "allOf": rules}
+    return {"anyOf": [{"const": False}, filled_in]}
+
+
+def _idp() -> Schema:
+    """`xaaIdp` of managed settings."""
+    properties: dict[str, Schema] = {
+        "issuer": _said({"type": "string", "pattern": _SIGN_IN}, "the identity provider"),
+        "clientId": _said({"type": "string", "minLength": 1, "not": {"pattern": "\\$\\{"}}, "mcphub's id there"),
+        "clientSecret": _said({"type": "string"}, "its secret, if it has one; write ${secret:NAME}"),
+        "callbackPort": _said(_PORT, "the port that the browser comes back to"),
+        "scopes": _said(_words(_SCOPES, f"^{_SCOPE}$"), "what is asked for beside openid"),
+        "subject": _said({"enum": list(SUBJECTS)}, "what is exchanged"),
+    }
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": ["issuer", "clientId"],
+        "additionalProperties": False,
+    }
 
 
 #: What each key of an entry may hold. Those that are not used yet may hold anything.
@@ -89,6 +204,7 @@ ENTRY_FIELDS: Mapping[str, Schema] = {
         },
         "files of the certificate that is shown to it, and of those that vouch for it",
     ),
+    "oauth": _said(_oauth(), "how its credentials are had; false: never"),
     "enabled": _said({"type": "boolean"}, "false: keep the entry, do not start it"),
     "disabled": _said({"type": "boolean"}, "what other hosts write for enabled: false"),
     "enabledTools": _said(_TEXTS, "show only these tools"),
@@ -99,6 +215,11 @@ ENTRY_FIELDS: Mapping[str, Schema] = {
     "sampling": _said({"type": "boolean"}, "tell a legacy server on stdio that agents' models can be asked"),
     "sharing": _said({"enum": list(SHARING)}, "who shares one instance of it; auto decides by where the entry is from"),
     "lazy": _said({"type": "boolean"}, "start it with the first call"),
+    "alwaysOn": _said({"type": "boolean"}, "keep it running though nobody uses it"),
+    "healthCheck": _said(
+        {"anyOf": [{"type": "boolean"}, _MILLISECONDS]},
+        "milliseconds of silence after which it is asked whether it is there; false: never",
+    ),
     "idleTimeout": _said(_MILLISECONDS, "milliseconds without a call after which it is stopped"),
     "limits": _said(
         {
@@ -187,6 +308,7 @@ def managed_settings() -> Schema:
     fields |= {key: {**fields[key], **fixed} for key in ("command", "cwd", "envFile")}
     fields["args"] = {**fields["args"], "items": {**_TEXT, **fixed}}
     fields["url"] = {**fields["url"], "pattern": _SECURE}
+    fields["oauth"] = _said(_oauth(managed=True), str(fields["oauth"]["description"]))
     remote = {
         "type": "object",
         "properties": {
@@ -206,7 +328,7 @@ def managed_settings() -> Schema:
         CONNECTORS: _said({"type": "boolean"}, "accepted, not used"),
         SERVERS: _said(_servers(_entry(fields)), "servers of the organisation, beside those of others"),
         REMOTE: _said(remote, "further settings, fetched over https"),
-        "xaaIdp": {"description": "accepted, not used by this version"},
+        IDP: _said(_idp(), "where people sign in once for all servers whose entry says xaa"),
     }
     text = "Rules of an organisation, and servers beside those of others. A key that is misspelt closes."
     return _file("managed-settings.json", text, properties)
@@ -269,12 +391,14 @@ def _typed(kind: msgspec.inspect.Type) -> Schema:
             return {"type": "number", **_limits(low, high)}
         case msgspec.inspect.LiteralType(values=values):
             return {"enum": sorted(values)}
-        case msgspec.inspect.StrType():
-            return {"type": "string"}
+        case msgspec.inspect.StrType(pattern=pattern):
+            return {"type": "string", **({"pattern": pattern} if pattern is not None else {})}
         case msgspec.inspect.BoolType():
             return {"type": "boolean"}
         case msgspec.inspect.VarTupleType(item_type=item):
             return {"type": "array", "items": _typed(item)}
+        case msgspec.inspect.UnionType(types=types):
+            return {"anyOf": [_typed(one) for one in types]}
         case _:
             raise TypeError(f"no schema for {kind}")
 

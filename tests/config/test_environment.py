@@ -8,6 +8,7 @@ from mcphub.config.environment import (
     base_environment,
     blocked_in_project,
     child_environment,
+    daemon_environment,
     hub_environment,
     listed,
     parse_environment,
@@ -30,8 +31,12 @@ DAEMON = {
     "LD_PRELOAD": "/x.so",
     "NOTIFY_SOCKET": "/run/n",
     "LISTEN_FDS": "2",
+    "CREDENTIALS_DIRECTORY": "/run/credentials/mcphub",
+    "DBUS_SESSION_BUS_ADDRESS": "unix:path=/run/user/1/bus",
 }
-BASE = set(DAEMON) - {"AWS_SECRET_ACCESS_KEY", "GH_TOKEN", "LD_PRELOAD", "NOTIFY_SOCKET", "LISTEN_FDS"}
+#: For the daemon as a service, and no child's.
+SERVICE = {"NOTIFY_SOCKET", "LISTEN_FDS", "CREDENTIALS_DIRECTORY"}
+BASE = set(DAEMON) - {"AWS_SECRET_ACCESS_KEY", "GH_TOKEN", "LD_PRELOAD", "DBUS_SESSION_BUS_ADDRESS"} - SERVICE
 
 
 @pytest.mark.parametrize(
@@ -99,14 +104,16 @@ def test_inherit_env_opens_it() -> None:
     """C026: `inheritEnv` gives everything, or the named ones; what a service manager tells the daemon is never
     passed."""
     everything = child_environment(DAEMON, StdioSpec("x", inherit_env=True))
-    assert set(everything) == set(DAEMON) - {"NOTIFY_SOCKET", "LISTEN_FDS"}
+    assert set(everything) == set(DAEMON) - SERVICE
     named = child_environment(DAEMON, StdioSpec("x", inherit_env=("GH_TOKEN", "NOT_THERE")))
     assert set(named) == BASE | {"GH_TOKEN"}
 
 
 def test_base_environment() -> None:
-    """A daemon that a host starts gets the base set alone."""
+    """A daemon that a host starts gets the base set, and where to find the key ring."""
     assert set(base_environment(DAEMON)) == BASE
+    assert set(daemon_environment(DAEMON)) == BASE | {"DBUS_SESSION_BUS_ADDRESS"}
+    assert daemon_environment({}) == {}
 
 
 @pytest.mark.parametrize(

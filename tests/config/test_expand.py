@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcphub.config.expand import Expanded, Variables, expand, only_references
+from mcphub.config.expand import Expanded, Variables, expand, looked_up, only_references, secret_name_fault
 
 ENV = {"V": "val", "EMPTY": "", "NESTED": "${V}", "v": "low", "_1": "one", "W": "w"}
 
@@ -112,6 +112,20 @@ def test_unsupported_forms_are_reported_once() -> None:
     assert expand("$V $V ${}", Variables(ENV)).unsupported == ("$V", "${}")
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("${A} ${B:-x} ${A}", ("A", "B")),
+        ("${workspaceFolder}/${secret:s}", ("secret:s",)),
+        ("$A $${B} ${} ${C%.*} ${D:-${E}} ${F", ()),
+        ("${KEEP_OUT}${A}", ("A",)),
+    ],
+)
+def test_what_is_looked_up(text: str, names: tuple[str, ...]) -> None:
+    """What is asked of the environment and of the secrets, and nothing else that has dollars."""
+    assert looked_up(text, "KEEP_OUT".__eq__) == names
+
+
 def test_values_do_not_show() -> None:
     """Neither the environment nor the result shows in a repr."""
     assert "val" not in repr(expand("${V}", Variables(ENV))).replace("Expanded", "")
@@ -134,3 +148,16 @@ def test_long_texts_take_linear_time(unit: str) -> None:
     started = time.monotonic()
     expand(unit * (1_000_000 // len(unit)), Variables(ENV))
     assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("name", ["a", "gh-token", "A/b_c.9", "x" * 128])
+def test_names_of_secrets(name: str) -> None:
+    """What a person may call one can be referred to, and shown."""
+    assert secret_name_fault(name) == ""
+    assert only_references(f"${{secret:{name}}}")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a}", "${a}", "a\n", "ä", "x" * 129, "a=b"])
+def test_what_no_secret_is_called(name: str) -> None:
+    """It is told before anything is kept."""
+    assert "letters" in secret_name_fault(name)

@@ -7,6 +7,7 @@ import msgspec
 from mcphub.config.jsonc import Lines
 from mcphub.config.layer import Entry, Layer, keep_last_good
 from mcphub.config.managed_document import broken, parse_managed
+from mcphub.policy.document import read_policy
 from mcphub.spec import Origin, Problem, Scope
 
 PATH = "/c/mcp.json"
@@ -30,7 +31,7 @@ def test_a_file_that_breaks_keeps_what_it_said() -> None:
     kept = keep_last_good((layer(problems=(problem(""),)),), (layer("a", problems=(problem("bad"),)),))
     assert names(kept) == [["a"]]
     assert [one.name for one in kept[0].problems] == ["", "bad"]
-    assert "last good content" in kept[0].warnings[0]
+    assert "stays in force" in kept[0].warnings[0]
 
 
 def test_only_a_broken_file_is_kept() -> None:
@@ -61,6 +62,27 @@ def test_broken_managed_settings_keep_what_they_denied() -> None:
     enterprise = msgspec.structs.replace(layer("a"), scope=Scope.ENTERPRISE)
     gone = msgspec.structs.replace(layer(problems=(problem(""),)), scope=Scope.ENTERPRISE)
     assert names(keep_last_good((gone,), (enterprise,))) == [[]]
+
+
+def test_what_was_wrong_with_former_content_is_told_no_more() -> None:
+    """C131: broken content after other broken content: only what is wrong now is said, and it stays closed."""
+    text = b'{"deniedMcpServers":[{"serverName":"m"},1],"allowedMcpServers":7}'
+    before = parse_managed(text, path="/e/s", directory="/")
+    assert before.policy is not None and len(read_policy(before.policy).closed) == 2
+    (kept,) = keep_last_good((broken("/e/s", "/", "first"),), (before,))
+    (again,) = keep_last_good((broken("/e/s", "/", "second"),), (kept,))
+    assert again.policy is not None
+    policy = read_policy(again.policy)
+    assert policy.closed == ("second",)
+    assert [rule.kind for rule in policy.denied] == ["serverName", ""]
+
+
+def test_what_never_was_good_stays_in_no_force() -> None:
+    """A file that was broken from the start has nothing that could be kept, and nobody says so."""
+    (first,) = keep_last_good((broken("/e/s", "/", "first"),), ())
+    (second,) = keep_last_good((broken("/e/s", "/", "second"),), (first,))
+    assert second.warnings == ()
+    assert second.policy is not None and read_policy(second.policy).closed == ("second",)
 
 
 def test_entries_do_not_show_their_content() -> None:

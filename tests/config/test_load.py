@@ -17,8 +17,10 @@ from mcphub.config.load import Loaded, load, load_beside
 from mcphub.config.places import Places
 from mcphub.config.settings import HubSettings
 from mcphub.desired import visible
+from mcphub.policy.document import read_policy
 from mcphub.spec import Off, Problem, StdioSpec
 from mcphub.store.toggles import ToggleStore
+from mcphub.store.vault_state import Trouble, VaultUnavailable
 
 
 class Home:
@@ -260,7 +262,7 @@ def test_the_examples_are_good(tmp_path: Path) -> None:
     examples = Path(__file__).parents[2] / "config"
     loaded = load("", {"HOME": "/home/u"}, Places("/home/u", str(examples), str(tmp_path)))
     assert loaded.problems() == ()
-    assert set(loaded.resolved.servers) == {"time", "github", "wiki", "notes"}
+    assert set(loaded.resolved.servers) == {"time", "github", "wiki", "board", "notes"}
     assert set(loaded.resolved.specs) == {"time", "github"}
     assert loaded.settings == HubSettings()
     text = (examples / "settings.toml").read_text("utf-8")
@@ -342,6 +344,51 @@ def test_rules_in_a_file_that_breaks(home: Home) -> None:
     assert own_rules(home.load()) == ["closed"]
 
 
+def closed_by(loaded: Loaded) -> list[str]:
+    documents = [layer.policy for layer in loaded.resolved.layers if layer.policy is not None]
+    return [text for document in documents for text in read_policy(document).closed]
+
+
+def test_a_misspelt_table_of_rules(home: Home) -> None:
+    """C131: `[polcy]` closes at once, also where the file had no rules before; what is wrong with the next content is
+    told in its place."""
+    home.write("config/settings.toml", "[call]\ntimeout = 9\n")
+    good = home.load()
+    path = home.write("config/settings.toml", '[polcy]\ndeniedMcpServers = [{ serverName = "x" }]\n')
+    slip = home.load(previous=good)
+    (first,) = closed_by(slip)
+    assert first.startswith(f"cannot use {path}:1 polcy: unknown key, probably meant as policy")
+    assert slip.problems() == ()
+    home.write("config/settings.toml", "[polcy]\ndenied = ")
+    broken = home.load(previous=slip)
+    (second,) = closed_by(broken)
+    assert second.startswith(f"cannot use {path}:2:10: ") and "polcy" not in second
+    home.write("config/settings.toml", "[policy]\nx = 1\ndenied = ")
+    (third,) = closed_by(home.load(previous=broken))
+    assert third.startswith(f"cannot use {path}:3:10: ")
+    home.write("config/settings.toml", "[call]\ntimeout = 9\n")
+    assert closed_by(home.load(previous=broken)) == []
+
+
+def test_a_broken_file_that_cannot_be_read_any_more(home: Home) -> None:
+    """What is wrong now is told, and nothing of what was wrong with the text before."""
+    path = home.write("config/settings.toml", "[policy]\ndenied = ")
+    broken = home.load()
+    path.rename(home.root / "away")
+    path.mkdir()
+    found = home.load(previous=broken)
+    told = [*found.problems(), *closed_by(found)]
+    assert told and not [text for text in told if "Invalid value" in text]
+    assert all(text.startswith(f"cannot read {path}: ") for text in told)
+
+
+def test_the_known_sections_include_policy(home: Home) -> None:
+    """Who wrote another word finds it in the list."""
+    home.write("config/settings.toml", "[rules]\nx = 1\n")
+    (problem,) = home.load().problems()
+    assert "rules: unknown key; known here: " in problem and ", policy, " in problem
+
+
 def test_a_file_without_rules_that_breaks(home: Home) -> None:
     """It takes nothing away: there was no rule, and none is in sight."""
     home.write("config/settings.toml", "[call]\ntimeout = 9\n")
@@ -362,3 +409,33 @@ def test_variables_of_an_agent(home: Home) -> None:
     assert isinstance(transport, StdioSpec)
     assert transport.args == ("agent", "none")
     assert loaded.environment == {"PATH": "/bin", "GH_T": "file"}
+
+
+def test_secrets_come_from_the_vault(home: Home) -> None:
+    """Who refers to one depends on the vault's file, nobody else does; why there is none is in the message."""
+    kept: dict[str, str] = {"gh": "tok-12"}
+
+    def secret(name: str) -> str | None:
+        if not kept:
+            raise VaultUnavailable("the vault is locked", Trouble.LOCKED)
+        return kept.get(name)
+
+    def read() -> Loaded:
+        return load("", {}, home.places, secret=secret)
+
+    home.write("config/mcp.json", {"a": {"command": "x", "env": {"T": "${secret:gh}"}}, "b": {"command": "x"}})
+    loaded = read()
+    transport = loaded.resolved.specs["a"].transport
+    assert isinstance(transport, StdioSpec) and transport.env["T"] == "tok-12"
+    assert "tok-12" in loaded.secrets() and "tok-12" not in repr(loaded)
+    home.write("state/vault", "sealed")
+    assert loaded.stale() and not read().stale()
+    kept.clear()
+    resolved = read().resolved
+    assert set(resolved.specs) == {"b"}
+    outcome = resolved.servers["a"].outcome
+    assert isinstance(outcome, Problem) and "${secret:gh}: the vault is locked" in outcome.message
+    home.write("config/mcp.json", {"b": {"command": "x"}})
+    before = read()
+    home.write("state/vault", "sealed again")
+    assert not before.stale()

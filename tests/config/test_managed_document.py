@@ -117,6 +117,10 @@ def test_fetched_settings_name_no_further_place() -> None:
         ("managedMCPServers", "managedMcpServers"),
         ("remote_settings", "remoteSettings"),
         ("remoteSetting", "remoteSettings"),
+        ("versoin", "version"),
+        ("Version", "version"),
+        ("vresion", "version"),
+        ("managedServers", "managedMcpServers"),
     ],
 )
 def test_a_key_that_is_nearly_ours_closes(key: str, hint: str) -> None:
@@ -127,6 +131,31 @@ def test_a_key_that_is_nearly_ours_closes(key: str, hint: str) -> None:
     assert f"{PATH}:2 {key}: unknown key, probably meant as {hint}" in problem.message
     assert layer.policy is not None
     assert not layer.policy.raw and layer.policy.fault == problem.message
+
+
+@pytest.mark.parametrize(
+    "document, place",
+    [
+        ({"policy": {"deniedMcpServers": []}}, "policy: no table of rules is read here; move what it holds to the top"),
+        ({"polcy": {}}, "polcy: no table of rules is read here"),
+        ({"rules": {"deniedMcpServers": []}}, "rules.deniedMcpServers: it does not count here; move it to the top"),
+        ({"rules": [{"deniedMcpServer": []}]}, "rules[0].deniedMcpServer: unknown key, probably meant as deniedM"),
+    ],
+)
+def test_rules_that_stand_too_deep_close(document: dict[str, Any], place: str) -> None:
+    """C131: they were meant to forbid something."""
+    policy = parsed(document).policy
+    assert policy is not None
+    (closed,) = read_policy(policy).closed
+    assert place in closed
+
+
+def test_keys_of_other_programs_at_any_depth_are_theirs() -> None:
+    """C123: what is copied from them closes nothing."""
+    permissions: dict[str, Any] = {"allow": [], "deny": [], "allowedTools": []}
+    policy = parsed({"permissions": permissions, "agents": [{"deniedTools": []}]}).policy
+    assert policy is not None
+    assert read_policy(policy).closed == ()
 
 
 def test_servers_by_the_name_of_other_files() -> None:
@@ -150,7 +179,7 @@ def test_the_examples_are_good() -> None:
     """Both commented examples are read without a problem or warning, and close nothing."""
     examples = Path(__file__).parents[2] / "config"
     layer = parsed((examples / "managed-settings.json").read_bytes())
-    assert ([entry.name for entry in layer.entries], layer.problems, layer.warnings) == (["tickets"], (), ())
+    assert ([entry.name for entry in layer.entries], layer.problems, layer.warnings) == (["tickets", "payroll"], (), ())
     assert layer.policy is not None
     policy = read_policy(layer.policy)
     assert (len(policy.denied), policy.closed, policy.warnings) == (3, (), ())
@@ -158,3 +187,26 @@ def test_the_examples_are_good() -> None:
     enterprise = parse_file(data, scope=Scope.ENTERPRISE, path="/etc/mcphub/managed-mcp.json", directory="/etc/mcphub")
     found = resolve([enterprise], Context())
     assert (set(found.specs), found.problems, found.warnings) == ({"wiki", "time"}, (), ())
+
+
+@pytest.mark.parametrize(
+    ("oauth", "fetched", "cause"),
+    [
+        ({"xaa": True, "clientId": "c"}, True, ""),
+        ({"clientId": "c", "clientSecret": "${secret:s}"}, True, ""),
+        ({"grant": "jwt-bearer", "assertion": {"file": "${HOME}/t"}}, False, ""),
+        ({"grant": "jwt-bearer", "assertion": {"command": "x"}}, False, ".oauth.assertion.command: a managed server"),
+        ({"grant": "jwt-bearer", "assertion": {"env": "A"}}, True, ".oauth.assertion: settings that are fetched"),
+        ({"issuer": "https://${I}"}, False, ".oauth.issuer: who is signed in to"),
+        ({"hosts": ["a", "${H}"]}, False, ".oauth.hosts: who is signed in to"),
+    ],
+)
+def test_how_an_organisations_server_is_signed_in_to(oauth: dict[str, Any], fetched: bool, cause: str) -> None:
+    """It depends on nobody's environment, runs no program, and what is fetched uses no token of this machine."""
+    entry = {"type": "http", "url": "https://h.example/", "oauth": oauth}
+    data = json.dumps({"managedMcpServers": {"a": entry}, "xaaIdp": {"issuer": 3}}).encode()
+    layer = parse_managed(data, path="/m.json", directory="/", fetched=fetched)
+    assert [cause in problem.message for problem in layer.problems] == ([True] if cause else [])
+    assert bool(layer.entries) is not bool(cause)
+    assert layer.policy is not None and not layer.policy.fault  # nor does a wrong provider close anything
+    assert layer.idp is not None and layer.idp.value == {"issuer": 3}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from mcphub.config.own_policy import read_own_policy, unreadable
+from mcphub.config.own_policy import belongs_to_policy, read_own_policy, unreadable
+from mcphub.config.settings import HubSettings
+from mcphub.policy.document import read_policy
 from mcphub.spec import Scope
 
 PATH = "/u/settings.toml"
@@ -62,7 +65,62 @@ def test_a_broken_file_that_speaks_of_policy_closes(data: bytes) -> None:
     """What cannot be read may be the rule that forbids."""
     found = read_own_policy(data, PATH)
     assert found is not None
-    assert found.fault.startswith(f"cannot use {PATH}, which may hold rules of yours: ")
+    assert found.fault.startswith(f"cannot use {PATH}:")
+    assert found.fault.endswith("; the file may hold rules of yours")
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ('[polcy]\ndeniedMcpServers = [{ serverName = "x" }]', ":1 polcy", "probably meant as policy"),
+        ("[Policy]\na = 1", ":1 Policy", "probably meant as policy"),
+        ("[policies]\na = 1", ":1 policies", "probably meant as policy"),
+        ("[[polciy]]\na = 1", ":1 polciy", "probably meant as policy"),
+        ("polisy.deniedTools = []", ":1 polisy", "probably meant as policy"),
+        ("[mcphub.policy]\ndeniedTools = []", ":1 mcphub.policy", "does not count here; move it to the top"),
+        ("deniedTools = []", ":1 deniedTools", "does not count here; move it below [policy]"),
+        ("denyTools = []", ":1 denyTools", "probably meant as deniedTools"),
+        ("[call]\ntimeout = 9\ndeniedMcpServers = []", ":3 call.deniedMcpServers", "move it below [policy]"),
+        ("[a.b]\n[[a.b.c]]\nallowedMcpServer = []", ":3 a.b.c[0].allowedMcpServer", "meant as allowedMcpServers"),
+        ("x = [{ y = { deniedTool = 1 } }]", ":1 x[0].y.deniedTool", "probably meant as deniedTools"),
+    ],
+)
+def test_rules_outside_the_table(text: str, place: str, words: str) -> None:
+    """A misspelt table, and a rule or nearly one at any level, may be what forbids: it is told with its place."""
+    found = read_own_policy(text.encode(), PATH)
+    assert found is not None
+    (wrong,) = found.wrong
+    assert wrong.startswith(f"cannot use {PATH}{place}: ") and words in wrong
+    (closed,) = read_policy(found).closed
+    assert closed == wrong
+
+
+def test_a_misspelt_table_beside_the_right_one() -> None:
+    """What the right one denies stays denied."""
+    found = read_own_policy(b'[policy]\ndeniedTools = ["a/b"]\n[polcy]\n', PATH)
+    assert found is not None
+    policy = read_policy(found)
+    assert [rule.text for rule in policy.denied_tools] == ["a/b"]
+    assert len(policy.closed) == 1
+
+
+@pytest.mark.parametrize("data", [b"[polcy]\nx = ", b'[call]\n"deniedTool" = [', b"a = {deniedMcpServer = []\n"])
+def test_a_broken_file_that_nearly_speaks_of_policy_closes(data: bytes) -> None:
+    """C131: a slip of the pen in a file that cannot be read either."""
+    found = read_own_policy(data, PATH)
+    assert found is not None and found.fault
+
+
+def test_no_setting_is_like_a_rule() -> None:
+    """What settings are called is never taken for a misspelt rule."""
+    names: list[str] = []
+    sections: list[object] = [HubSettings()]
+    for section in sections:
+        for name, value in msgspec.structs.asdict(section).items():  # type: ignore[arg-type]
+            names.append(name.replace("_", ""))
+            if isinstance(value, msgspec.Struct):
+                sections.append(value)
+    assert len(names) > 20 and not [name for name in names if belongs_to_policy(name)]
 
 
 def test_no_table() -> None:

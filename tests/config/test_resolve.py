@@ -264,3 +264,14 @@ def test_only_precedence_decides(files: list[tuple[Scope, list[str]]], random: R
     for name, one in found.servers.items():
         scopes = [each.scope for each in in_order(layers) if name in {entry.name for entry in each.entries}]
         assert [one.origin.scope, *(origin.scope for origin in one.shadows)] == scopes
+
+
+def test_who_refers_to_a_secret() -> None:
+    """Wherever in the entry it stands; a longer name is another one."""
+    servers = {
+        "env": {"command": "x", "env": {"A": "${secret:gh}"}},
+        "args": {"command": "x", "args": ["a", "--k=${secret:gh}-"]},
+        "other": {"command": "x", "env": {"A": "${secret:gh2}", "B": "${gh}"}},
+    }
+    found = resolve([user(servers)], Context(secrets=lambda name: "tok"), workspace="").servers
+    assert [name for name, one in found.items() if one.refers_to_secret("gh")] == ["args", "env"]

@@ -37,6 +37,7 @@ def test_every_key_is_read() -> None:
     wait = 0
     ttl = 5
     pageBytes = 65536
+    descriptionLength = 4096
     [connect]
     local = 5
     remote = 7
@@ -48,24 +49,28 @@ def test_every_key_is_read() -> None:
     stderrBytes = 65536
     [stop]
     grace = 0.5
+    [roots]
+    allowed = ["~/src", "/srv"]
     """
     settings, problems = parse_settings(b"\xef\xbb\xbf" + text, PATH, {})
     assert problems == ()
     assert settings.client_env == ("GH_TOKEN",)
     assert settings.names.max_length == 48
     assert (settings.lists.wait, settings.lists.ttl, settings.lists.page_bytes) == (0, 5, 65536)
+    assert settings.lists.description_length == 4096
     assert (settings.connect.local, settings.connect.remote) == (5, 7)
     assert (settings.connect.timeout, settings.connect.attempts) == (1.5, 2)
     assert settings.call.timeout == 60
     assert settings.logs.stderr_bytes == 65536
     assert settings.stop.grace == 0.5
+    assert settings.roots.allowed == ("~/src", "/srv")
 
 
 @pytest.mark.parametrize(
     ("data", "part"),
     [
-        (b"[connect\n", "at line 1"),
-        (b"a = 1\na = 2\n", "line 2"),
+        (b"[connect\n", f"{PATH}:1:9: "),
+        (b"a = 1\na = 2\n", f"{PATH}:2:6: "),
         (b"\xff", "not UTF-8 at byte 0"),
         (b"a = " + b"[" * 100_000, "cannot use"),
     ],
@@ -107,7 +112,9 @@ def test_a_bad_value_means_its_default(line: bytes, part: str) -> None:
     [
         (b"[nmaes]\n", "nmaes: unknown key"),
         (b"connect = 3\n", "connect: expected a table"),
-        (b"[vault]\nkey = 'os'\n", "vault: not used by this version"),
+        (b"[xaaIdp]\nsubject = 'x'\n", "xaaIdp.subject: "),
+        (b"[vault]\nkey = 'file:key'\n", "vault.key: "),
+        (b"[vault]\nkey = 'keyring'\n", "the default os is in force"),
         (b"clientEnv = [1]\n", "clientEnv: expected str, got int"),
     ],
 )
@@ -230,3 +237,11 @@ def test_plugins_and_connectors() -> None:
     assert problems == ()
     assert settings.plugins.directories == ("~/tools",)
     assert settings.webapp == WebappSettings("https://c.example/", ("*.proxy.example",), "u", 60.0)
+
+
+@pytest.mark.parametrize("key", ["os", "credentials", "passphrase", "file:/a/b", "file:~/k"])
+def test_where_the_key_of_the_vault_is(key: str) -> None:
+    """The four sources; a change of it counts at the next start."""
+    settings, problems = parse_settings(f"[vault]\nkey = '{key}'\n".encode(), PATH, {})
+    assert (settings.vault.key, problems) == (key, ())
+    assert awaiting_restart(HubSettings(), settings) == (("vault.key",) if key != "os" else ())

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from mcphub.config.layer import Layer
+from mcphub.config.names import name_fault
 from mcphub.desired import desired_state, distinct, instance_key
 from mcphub.policy.approval import subject
-from mcphub.questions.explain import instance_row, near_names, why
-from mcphub.spec import Off, Scope, Want
+from mcphub.questions.explain import facts, instance_row, near_names, why
+from mcphub.spec import InstanceKey, Off, Scope, Want
 from mcphub.status import ServerStatus, WhyReport
 from mcphub.store.approvals import Decision, Decisions
 from tests.fakes.canned_hub import failed, server
@@ -235,10 +236,19 @@ def test_what_would_stand_in_the_way_next() -> None:
     ]
 
 
+def wants(how: str) -> dict[str, Any]:
+    return {"reason": "login_required", "detail": "x", "how": how, "scopes": []}
+
+
 @pytest.mark.parametrize(
     ("row", "answer", "following"),
     [
         (server("a"), "a runs", []),
+        (
+            server("a", state_text="connected (slow)", reason="slow: it took 3.0 s to answer ping", slow=True),
+            "a runs; slow: it took 3.0 s to answer ping",
+            [],
+        ),
         (
             failed("a"),
             "a does not run: failed: 5 attempts failed: spawn npx ENOENT",
@@ -259,19 +269,31 @@ def test_what_would_stand_in_the_way_next() -> None:
             "a does not run: needs-auth: 401",
             ["try again: mcphub reconnect a"],
         ),
+        (
+            server("a", state="needs-auth", state_text="needs-auth", reason="x", sign_in=wants("browser")),
+            "a does not run: needs-auth: x",
+            ["sign in: mcphub login a"],
+        ),
+        (
+            server("a", state="needs-auth", state_text="needs-auth", reason="x", sign_in=wants("vault")),
+            "a does not run: needs-auth: x",
+            ["open the vault: mcphub vault unlock"],
+        ),
+        (server("a", sign_in=wants("browser")), "a runs", ["sign in: mcphub login a"]),
     ],
-    ids=["connected", "failed", "pending", "idle", "needs-auth"],
+    ids=["connected", "slow", "failed", "pending", "idle", "needs-auth", "sign-in", "vault", "scope"],
 )
 def test_the_connection(row: ServerStatus, answer: str, following: list[str]) -> None:
     """Of what may run the daemon's row says the rest."""
     one = resolved(project(A))
     known = asked("a", one, approved(A))
     place = {"scope": "project", "path": PROJECT, "key": "mcpServers.a", "line": 2}
-    rows: list[Any] = [
+    listed: list[Any] = [
         {**server("a"), "workspace": "/v", "origin": {**place, "path": "/v/.mcp.json"}},
         {**failed("a"), "workspace": "/other", "origin": place},
         {**row, "workspace": "/w", "origin": place},
     ]
+    rows = {InstanceKey("a", str(number), one["workspace"]): one for number, one in enumerate(listed)}
     report = why(instance_row(known, distinct(one, approved(A), CATALOGUE, nothing), rows))
     assert (report["answer"], report["next"], report["state"]) == (answer, following, row["state_text"])
 
@@ -308,7 +330,7 @@ def test_a_name_that_nobody_can_have() -> None:
     ]
     broken = resolved(servers(Scope.USER, {}), managed("{"))
     assert why(asked("q", broken))["next"][0] == f"correct {SETTINGS}, which cannot be read and may name it"
-    assert why(asked("\x1b[2J", broken))["answer"] == 'no server is named "\\u001b[2J" here'
+    assert why(asked("\x1b[2J", broken))["answer"].startswith('no server is named "\\u001b[2J" here, and none can be: ')
 
 
 def test_names_that_may_be_meant() -> None:
@@ -344,4 +366,103 @@ def test_a_name_that_no_server_can_have() -> None:
     report = why(asked("a b", one))
     assert report["answer"].startswith('"a b" does not run: cannot use server "a b": ')
     assert report["claims"][0]["origin"]["key"] == 'mcpServers."a b"'
-    assert why(asked("", one))["answer"] == 'no server is named "" here'
+    for name, shown in (("", '""'), ("a\nb", r'"a\nb"'), ("a:b:\x9b", r'"a:b:\u009b"')):
+        report = why(asked(name, one))
+        assert report["answer"] == f"no server is named {shown} here, and none can be: {name_fault(name)}"
+        assert not any("mcphub add" in step for step in report["next"])
+
+
+IDE = {"a": {"type": "ws-ide", "url": "ws://127.0.0.1:9/", "ideName": "VS Code", "ideRunningInWindows": True}}
+
+
+def test_a_server_of_an_editor() -> None:
+    """Which editor it is, and that it is not on this side, is told; so is what to see to where it cannot be reached."""
+    one = resolved(user(IDE))
+    place = {"scope": "user", "path": one.servers["a"].origin.path, "key": "mcpServers.a", "line": 2}
+    row: Any = {**failed("a"), "workspace": "", "origin": place}
+    rows = {InstanceKey("a", "1", ""): row}
+    report = why(instance_row(asked("a", one), distinct(one, {}, CATALOGUE, nothing), rows))
+    [entry] = [step["text"] for step in report["steps"] if step["step"] == "entry"]
+    assert entry == 'it is in order: ws://127.0.0.1:9/, of the editor "VS Code", which runs in Windows'
+    assert any("networkingMode=mirrored" in text for text in report["next"])
+    plain = {"a": {key: IDE["a"][key] for key in ("type", "url")}}
+    [entry] = [step["text"] for step in why(asked("a", resolved(user(plain))))["steps"] if step["step"] == "entry"]
+    assert entry == "it is in order: ws://127.0.0.1:9/, of an editor"
+
+
+def test_variables_that_agents_bring() -> None:
+    """C023: an entry that lacks what agents bring runs for them; each value has an instance, and all are told."""
+    entry = user({"a": {"command": "run", "args": ["${TOK}"], "description": "${OTHER}"}})
+    base = resolved(entry)
+    known = facts("a", base, [base], {}, unwrap=CATALOGUE, executed=nothing, client_env=("OTHER", "TOK"))
+    text = "TOK comes from each agent (clientEnv), and each value has an instance of its own"
+    shown = distinct(base, {}, CATALOGUE, nothing)
+    own = instance_key(base.servers["a"])
+    assert own is not None
+    place: Any = {"scope": "user", "path": USER, "key": "mcpServers.a", "line": 2}
+    none: Any = {**failed("a"), "origin": place}
+    report = why(instance_row(known, shown, {own: none}))
+    assert report["answer"] == f"a does not run: {text}; no agent that is attached has brought TOK"
+    assert (report["state"], report["brought"]) == ("waits for an agent's variables", ["TOK"])
+    assert report["next"][0] == "start the agent with TOK set; `mcphub connect` hands on what clientEnv lists"
+    assert "mcphub env set TOK" in report["next"][1]
+
+    one: Any = {**server("a"), "origin": place, "used_by": [3, 9]}
+    other: Any = {**failed("a"), "origin": place, "used_by": [4]}
+    foreign: Any = {**server("a"), "origin": {**place, "line": 7}}
+    keys = [InstanceKey("a", digest, "") for digest in ("1", "2", "3")]
+    rows = {own: none, keys[0]: one, keys[1]: other, keys[2]: foreign}
+    report = why(instance_row(known, shown, rows, {3: "claude (3)", 4: "codex (4)"}))
+    assert (report["answer"], report["state"]) == ("a runs for agents that bring TOK", "connected")
+    assert [(i["brings"], i["state"], i["agents"]) for i in report["instances"]] == [
+        (False, "failed", []), (True, "connected", ["claude (3)", "agent (9)"]), (True, "failed", ["codex (4)"])
+    ]  # fmt: skip
+    steps = {step["step"]: step for step in report["steps"]}
+    assert steps["entry"]["verdict"] == "unasked" and "missing variable TOK" in steps["entry"]["text"]
+    assert (steps["agents"]["verdict"], steps["agents"]["text"]) == ("yes", text)
+    report = why(instance_row(known, shown, {own: none, keys[1]: other}))
+    assert report["answer"] == f"a does not run: {text}; none of them is connected"
+
+    report = why(msgspec.structs.replace(known, live=False))
+    assert report["answer"] == f"a may run; {text}"
+    # One that has a value without any agent runs for all.
+    base = resolved(user({"a": {"command": "run", "args": ["${TOK:-none}"]}}))
+    known = facts("a", base, [base], {}, unwrap=CATALOGUE, executed=nothing, client_env=("TOK",))
+    own = instance_key(base.servers["a"])
+    assert own is not None
+    rows = {keys[0]: other, own: {**one, "used_by": []}}
+    report = why(instance_row(known, distinct(base, {}, CATALOGUE, nothing), rows))
+    assert (report["answer"], len(report["instances"])) == ("a runs", 2)
+    assert "instances" not in why(asked("a", base))
+
+
+@pytest.mark.parametrize(
+    ("layers", "place", "following"),
+    [
+        ([managed({"allowedTools": []}), user(A)], f"{SETTINGS}:2 allowedTools", "ask who manages this computer to"),
+        ([managed({"allowedTools": ["b/*"]}), user(A)], f"{SETTINGS}:2 allowedTools", "ask who manages this computer"),
+        ([own("[policy]\ndeniedTools = ['*/*']\n"), user(A)], f"{OWN}:2 policy.deniedTools[0]", "edit"),
+        ([user({"a": {"command": "run", "enabledTools": []}})], f"{USER}:2 mcpServers.a.enabledTools", "edit"),
+    ],
+)
+def test_rules_that_leave_no_tool(layers: list[Layer], place: str, following: str) -> None:
+    """The server may run, and agents see none of its tools: file and key are told, and who can change them."""
+    report = why(asked("a", resolved(*layers)))
+    (step,) = [step for step in report["steps"] if step["step"] == "tools"]
+    origin = step["origin"]
+    assert origin is not None and f"{origin['path']}:{origin['line']} {origin['key']}" == place
+    assert report["answer"].startswith("a may run; ") and "but agents see none of its tools: " in report["answer"]
+    assert place in report["answer"] and report["wanted"]
+    assert report["next"][0].startswith(following) and report["next"][0].endswith(place)
+
+
+def test_rules_that_leave_none_of_the_tools_that_there_are() -> None:
+    """Only a daemon knows which tools there are; what it says is told."""
+    one = resolved(managed({"allowedTools": ["a/x"]}), user(A))
+    found = asked("a", one)
+    row = server("a")
+    row["nothing_left"] = "agents see none of its 2 tools: reasons"
+    report = why(msgspec.structs.replace(found, row=row))
+    assert report["answer"] == "a runs, but agents see none of its 2 tools: reasons"
+    assert "mcphub policy list" in report["next"][0]
+    assert not [step for step in why(found)["steps"] if step["step"] == "tools"]

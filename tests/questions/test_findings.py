@@ -61,7 +61,7 @@ def found(kind: str, text: str, path: str = "/f") -> tuple[list[str], list[str]]
         (LOCAL, '{"version": 1, "project": "/w", "mcpServers": {"a": 1}}', ["cannot use server a: /f:1"], []),
         (SETTINGS, "x = 1\n[policy]\ndeniedMcpServers = 1\n",
          ["/f: x: unknown key", "cannot use /f:3 policy.deniedMcpServers: expected a list"], []),
-        (SETTINGS, "policy = [", ["cannot use /f: "], []),
+        (SETTINGS, "policy = [", ["cannot use /f:1:11: "], []),
         (ENVIRONMENT, "A=1\nwrong\n", ["cannot use /f:2: expected NAME=VALUE"], []),
     ],
 )  # fmt: skip

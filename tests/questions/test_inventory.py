@@ -15,6 +15,7 @@ from mcphub.policy.candidate import candidate_of
 from mcphub.questions.inventory import FORMAT, VERSION, inventory, known_here, read_inventory
 from mcphub.spec import Scope
 from mcphub.status import InventoryReport
+from tests.fakes.canned_hub import failed, server
 from tests.questions.machine import CATALOGUE, PROJECT, SETTINGS, USER, managed, nothing, plugin, resolved, servers
 
 HOUSE: list[Layer] = [
@@ -58,11 +59,11 @@ def test_every_layer_and_every_entry() -> None:
         for entry in layer["entries"]
     }
     assert shown == {
-        ("managed", "m"): ("effective", "runs", "program", 8),
+        ("managed", "m"): ("effective", "would run", "program", 8),
         ("project", "p"): ("effective", "approval", "program", 2),
-        ("user", "a"): ("effective", "runs", "program", 2),
+        ("user", "a"): ("effective", "would run", "program", 2),
         ("user", "p"): ("shadowed", "", "", 3),
-        ("user", "r"): ("effective", "runs", "remote", 4),
+        ("user", "r"): ("effective", "would run", "remote", 4),
         ("user", "denied"): ("effective", "policy", "program", 5),
         ("user", "off"): ("effective", "person", "program", 6),
         ("user", "broken"): ("effective", "broken", "", 7),
@@ -73,6 +74,19 @@ def test_every_layer_and_every_entry() -> None:
     assert (entries["a"]["variables"], entries["a"]["masked"]) == (True, True)
     assert entries["a"]["command"] == ["run", "--key=***", "${HOME}"]
     assert entries["a"]["entry"]["env"] == {"T": "***"}
+
+
+def test_what_a_daemon_knows_of_what_would_run() -> None:
+    """Its state and why; of what is blocked or broken the files' word stands."""
+    one = resolved(*HOUSE)
+    judged = judgements(one.servers.values(), [one], {}, unwrap=CATALOGUE, executed=nothing)
+    rows = {"a": failed("a"), "r": server("r"), "denied": server("denied")}
+    report = inventory(one, judged, twins(one, {}, CATALOGUE, nothing), live=True, rows=rows)
+    entries = {entry["name"]: entry for layer in report["layers"] for entry in layer["entries"] if entry["state"]}
+    assert (entries["a"]["state"], entries["a"]["live_state"]) == ("would run", "failed")
+    assert entries["a"]["detail"] == rows["a"]["reason"] != ""
+    assert (entries["r"]["live_state"], entries["r"]["detail"]) == ("connected", "")
+    assert not [name for name in ("denied", "m", "off", "broken") if "live_state" in entries[name]]
 
 
 def test_no_secret_is_in_it() -> None:

@@ -16,6 +16,7 @@ from mcphub.config.document import parse_file
 from mcphub.config.entries.context import Context
 from mcphub.config.entries.entry import Parsed, parse_entry
 from mcphub.config.entries.kinds import KEYS
+from mcphub.config.identity_provider import read_idp
 from mcphub.config.layer import Entry
 from mcphub.config.managed_document import parse_managed
 from mcphub.config.names import RESERVED_NAMES
@@ -110,6 +111,8 @@ def test_names_agree(name: str) -> None:
     assert SERVERS.is_valid(document) == (layer.problems == ())
 
 
+MANAGED_ONE: dict[str, Any] = {"type": "http", "url": "https://h/"}
+JWT: dict[str, Any] = {"grant": "jwt-bearer", "clientId": "c"}
 RULE_LISTS: list[Any] = [
     [], {}, "x", None, [{}], [{"serverName": "a"}], [{"serverName": ""}], [{"serverName": "a*"}], [{"serverName": 1}],
     [{"serverCommand": ["a", "b"]}], [{"serverCommand": []}], [{"serverCommand": "a"}], [{"serverCommand": [1]}],
@@ -139,6 +142,17 @@ def test_rules_agree(key: str) -> None:
     "document",
     [
         {"version": 1}, {"version": 2}, {"version": "1"}, {"version": True}, {"version": 1.5}, {"xaaIdp": 3},
+        {"xaaIdp": {"issuer": "https://i/", "clientId": "c"}}, {"xaaIdp": {"issuer": "https://i/"}},
+        {"xaaIdp": {"issuer": "http://i/", "clientId": "c"}},
+        {"xaaIdp": {"issuer": "http://[::1]:1/", "clientId": "c"}},
+        {"xaaIdp": {"issuer": "https://i/", "clientId": "c", "scopes": "a b", "callbackPort": 1}},
+        {"xaaIdp": {"issuer": "https://i/", "clientId": "c", "scopes": ["a b"]}},
+        {"xaaIdp": {"issuer": "https://i/", "clientId": "c", "callbackPort": 0}},
+        {"xaaIdp": {"issuer": "https://i/", "clientId": "${C}"}},
+        {"xaaIdp": {"issuer": "https://i/", "clientId": ""}},
+        {"xaaIdp": {"issuer": "https://i/", "clientId": "c", "subject": "x"}}, {"xaaIdp": {}},
+        {"xaaIdp": {"issuer": "https://u@i/", "clientId": "c"}},
+        {"xaaIdp": {"issuer": "https://i/#", "clientId": "c"}},
         {"remoteSettings": {"url": "https://h/"}}, {"remoteSettings": {}}, {"remoteSettings": {"url": "http://h/"}},
         {"remoteSettings": {"url": "https://h/", "failClosed": 1}}, {"remoteSettings": []},
         {"remoteSettings": {"url": "https://h/", "caFile": "x"}}, {"remoteSettings": {"url": "https://h/", "x": 1}},
@@ -147,12 +161,20 @@ def test_rules_agree(key: str) -> None:
         {"managedMcpServers": {"a": {"type": "http", "url": "http://h/"}}},
         {"managedMcpServers": {"a": {"type": "http", "url": "https://h/", "headersHelper": "x"}}},
         {"managedMcpServers": []},
+        {"managedMcpServers": {"a": {**MANAGED_ONE, "oauth": {"xaa": True, "clientId": "c"}}}},
+        {"managedMcpServers": {"a": {**MANAGED_ONE, "oauth": {"issuer": "${I}"}}}},
+        {"managedMcpServers": {"a": {**MANAGED_ONE, "oauth": {"scopes": ["a", "${I}"]}}}},
+        {"managedMcpServers": {"a": {**MANAGED_ONE, "oauth": {**JWT, "assertion": {"env": "A"}}}}},
+        {"managedMcpServers": {"a": {**MANAGED_ONE, "oauth": {**JWT, "assertion": {"command": "x"}}}}},
+        {"managedMcpServers": {"a": {**MANAGED_ONE, "oauth": {**JWT, "assertion": {"file": "${HOME}/x"}}}}},
+        {"managedMcpServers": {"a": {**MANAGED_ONE, "oauth": {"clientId": "c", "clientSecret": "${secret:x}"}}}},
     ],
 )  # fmt: skip
 def test_managed_settings_agree(document: dict[str, Any]) -> None:
     """With their reader."""
     layer = parse_managed(json.dumps(document).encode(), path="/f", directory="/")
-    assert MANAGED.is_valid(document) == (layer.problems == ())
+    fault = read_idp(layer.idp, {})[1] if layer.idp is not None else ""
+    assert MANAGED.is_valid(document) == (layer.problems == () and not fault)
 
 
 def test_settings_agree() -> None:

@@ -9,6 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 
+def assumed(name: str) -> str:
+    """What a secret is taken to be by whoever looks at entries without running them: the vault is the daemon's."""
+    return "secret"
+
+
 @dataclass(frozen=True, slots=True)
 class EnvFile:
     """What the caller read from the file that an entry's `envFile` names. `error` is why it could not be read at
@@ -34,6 +39,8 @@ class Context:
     call_timeout: float = 600.0
     #: The secret of a name, None = there is none of that name; without a lookup no secret can be had at all.
     secrets: Callable[[str], str | None] | None = field(default=None, repr=False)
+    #: Asked after `secrets` said None: why none can be had at all, "" = they can.
+    no_secrets: Callable[[], str] | None = None
     switched_off: Mapping[str, str] = field(default_factory=dict)
     workspace: str = ""
     #: The agent that it is read for, where that has instances of its own.

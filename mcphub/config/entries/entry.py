@@ -98,12 +98,37 @@ def _shared_by(reading: Reading, sharing: str) -> tuple[str, str]:
     return directory, context.agent if sharing == "agent" else ""
 
 
+def _always_on(reading: Reading, sharing: str) -> bool:
+    """Whether it runs though nobody uses it. What else says when it ends, or for whom it is, contradicts that."""
+    raw = reading.raw
+    if not boolean(raw, "alwaysOn"):
+        return False
+    if sharing in DIVIDED:
+        text = f'has no effect beside "sharing": "{sharing}": an instance of it is there for somebody'
+        reading.note(text, "alwaysOn")
+        return False
+    for key in ("lazy", "idleTimeout"):
+        if raw.get(key):
+            reading.note("has no effect beside \"alwaysOn\": true, which keeps the server running", key)
+    return True
+
+
+def _health_idle(raw: Mapping[str, Any]) -> float | None:
+    """Seconds of silence before it is asked whether it is there; 0 = never, None = as the settings say."""
+    value = raw.get("healthCheck", True)
+    if isinstance(value, bool):
+        return None if value else 0.0
+    return seconds(raw, "healthCheck")
+
+
 def _server(reading: Reading, transport: StdioSpec | HttpSpec | InProcessSpec) -> ServerSpec | Off:
     entry, raw, context = reading.entry, reading.raw, reading.context
     startup = seconds(raw, "startupTimeout")
     call = seconds(raw, "timeout")
     sharing = one_of(raw, "sharing", SHARING, "auto")
     workspace, agent = _shared_by(reading, sharing)
+    idle_timeout = seconds(raw, "idleTimeout") or 0.0
+    always_on = _always_on(reading, sharing)
     spec = ServerSpec(
         entry.name,
         entry.origin,
@@ -117,8 +142,11 @@ def _server(reading: Reading, transport: StdioSpec | HttpSpec | InProcessSpec) -
         sampling=boolean(raw, "sampling"),
         sharing=sharing,
         agent=agent,
-        lazy=boolean(raw, "lazy"),
-        idle_timeout=seconds(raw, "idleTimeout") or 0.0,
+        lazy=boolean(raw, "lazy") and not always_on,
+        idle_timeout=0.0 if always_on else idle_timeout,
+        always_on=always_on,
+        told=tuple(reading.told.items()),
+        health_idle=_health_idle(raw),
     )
     if reading.enabled:
         return spec

@@ -34,6 +34,8 @@ def read_helper(reading: Reading, expansion: Expansion) -> HelperSpec | None:
         raise Fault("names no program", KEY)
     if reading.entry.origin.scope is Scope.WEBAPP:
         raise Fault("a catalogue cannot name a program that runs here", KEY)
+    if reading.project and reading.enabled and "$" in text:
+        reading.told[KEY] = shlex.join(expansion.told(word) for word in words)
     return HelperSpec(
         words=tuple(Secret(expansion.expand(word, KEY)) for word in words),
         shown=text,

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from mcphub.config import urls
 from mcphub.config.masking import masked_url
-from mcphub.spec import HttpSpec, Secret, SseSpec, WsSpec
+from mcphub.spec import HttpSpec, OAuthSpec, Secret, SseSpec, WsSpec
 
 from .fields import Fault, mapping, no_string, string
 from .headers_helper import read_helper
 from .ide import ide_headers, read_ide
 from .kinds import Kind
+from .oauth import KEY, check_expanded, read_oauth
 from .reading import Expansion, Reading
 from .tls import read_tls
 
@@ -32,13 +33,17 @@ def read_http(reading: Reading, kind: Kind) -> HttpSpec:
     expanded |= ide_headers(reading.raw, expansion)
     helper = read_helper(reading, expansion)
     tls = read_tls(reading, expansion)
+    # Over a WebSocket nobody signs in: unused_keys() says so.
+    oauth = read_oauth(reading, expansion) if kind != "WebSocket" else OAuthSpec()
     expansion.refuse_missing()
     if reading.enabled:
+        if KEY in reading.raw and kind != "WebSocket" and oauth.mode != "none":
+            check_expanded(reading, oauth)
         _refuse_unusable(reading, url, expanded_url, urls.WS_SCHEMES if kind == "WebSocket" else urls.HTTP_SCHEMES)
         expanded = {name: _sendable(reading, name, value) for name, value in expanded.items()}
     secrets = {name: Secret(value) for name, value in expanded.items()}
     shown = url if reading.project else masked_url(url)
-    return _SPECS[kind](Secret(expanded_url), secrets, shown, helper, tls, ide)
+    return _SPECS[kind](Secret(expanded_url), secrets, shown, helper, tls, ide, oauth)
 
 
 def _headers(reading: Reading) -> dict[str, str]:

@@ -33,6 +33,7 @@ _USED = frozenset(
         "type", "command", "args", "env", "cwd", "envFile", "enabled", "disabled", "enabledTools",
         "disabledTools", "startupTimeout", "timeout", "inheritEnv", "stdio", "era", "url",
         "sampling", "sharing", "lazy", "idleTimeout", "limits",
+        "alwaysOn", "healthCheck",
     ]
 )
 _LATER = frozenset(
@@ -46,8 +47,6 @@ _REMOTE_ONLY = frozenset(
         "headers", "headersHelper", "tls", "oauth",
     ]
 )
-#: Of these, those that do nothing in this version.
-_REMOTE_LATER = frozenset(["oauth"])
 _IN_PROCESS_ONLY = frozenset(["name"])
 _PROGRAM_ONLY = frozenset(
     [
@@ -59,7 +58,7 @@ _PROGRAM_ONLY = frozenset(
 #: Every key that an entry may have without being told that nobody knows it.
 KEYS = _USED | _LATER | _REMOTE_ONLY | _PROGRAM_ONLY
 #: Those of them that do nothing in this version.
-UNUSED_KEYS = _LATER | _REMOTE_LATER
+UNUSED_KEYS = _LATER
 #: Values of `type` that name a remote server which a person writes.
 REMOTE_TYPES = tuple(name for name in _REMOTE_KINDS if name not in IDE_TYPES)
 
@@ -112,6 +111,8 @@ def unused_keys(raw: Mapping[str, Any], kind: Kind) -> Iterator[tuple[str, str]]
             yield key, "not used by a server that is a program"
         elif kind != "stdio" and key in _PROGRAM_ONLY:
             yield key, "not used by a remote server"
+        elif kind == "WebSocket" and key == "oauth":
+            yield key, "not used by a server at a WebSocket; give it an Authorization header"
         elif key in UNUSED_KEYS:
             yield key, "not used yet"
         elif key not in _USED and key not in _REMOTE_ONLY and key not in _extra(raw, kind):

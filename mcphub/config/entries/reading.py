@@ -10,11 +10,16 @@ from collections.abc import Callable, Mapping
 
 from mcphub.config.expand import Variables, expand
 from mcphub.config.layer import Entry, owner
+from mcphub.config.told import told
 from mcphub.spec import Scope
 
 from .context import Context
 from .fields import Fault
 
+#: Keys whose texts say what runs, or where.
+_TOLD = frozenset(["command", "args", "cwd", "url", "envFile", "tls", "oauth"])
+#: What is a secret by its key, whatever variable it stands in.
+_UNTOLD = frozenset(["clientSecret", "privateKey"])
 _FOREIGN = {Scope.PROJECT: "a project file", Scope.PLUGIN: "a plugin", Scope.WEBAPP: "a catalogue"}
 
 
@@ -39,6 +44,8 @@ class Reading:
         written_off = entry.raw.get("enabled") is False or entry.raw.get("disabled") is True
         self.enabled = not (written_off or entry.name in context.switched_off)
         self._notes: dict[str, None] = {}
+        #: What texts of a project's entry became, by key, as a person may see it: who is asked to approve them must.
+        self.told: dict[str, str] = {}
 
     @property
     def whose(self) -> str:
@@ -89,7 +96,14 @@ class Expansion:
             self._missing.setdefault(name, path)
         for name in result.secrets:
             self._secrets.setdefault(name, path)
+        if self._reading.project and path[0] in _TOLD and path[-1] not in _UNTOLD:
+            key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)[1:]
+            self._reading.told[key] = self.told(text)
         return result.text
+
+    def told(self, text: str) -> str:
+        """`text` as `expand` makes it, without secrets."""
+        return told(text, self._variables) if "$" in text else text
 
     def refuse_missing(self) -> None:
         """Raise the fault of all that could not be expanded, if any; called once every field was expanded."""
@@ -113,9 +127,9 @@ class Expansion:
                 f"{form}: {self._reading.whose} may not send your secrets away; if you want it, set the server up in "
                 "your own mcp.json"
             )
-        if self._reading.context.secrets is None:
-            return (
-                f"{form}: secrets are not supported by this version; set a variable in "
-                f"{self._reading.context.environment_file} (mcphub env set) and refer to it"
-            )
+        context = self._reading.context
+        if context.secrets is None:
+            return f"{form}: secrets are known to the daemon alone"
+        if context.no_secrets is not None and (why := context.no_secrets()):
+            return f"{form}: {why}"
         return f"{form}: no secret has this name; keep one: mcphub secret set {ascii(name[:40])[1:-1]}"

@@ -56,6 +56,8 @@ def read_stdio(reading: Reading) -> StdioSpec:
         raise Fault("is empty after its variables were replaced", "command")
 
     directory = _cwd(reading, expanded_cwd)
+    if reading.told.get("cwd") == expanded_cwd:
+        reading.told["cwd"] = directory
     return StdioSpec(
         command=expanded_command,
         args=expanded_args,

@@ -44,7 +44,7 @@ def _layer(remote: RemoteSettings, copy: Copy, problems: Sequence[str], director
         copy = Copy()
     failed = f": {copy.error}" if copy.error else ""
     if not copy.document and copy.fault:
-        return broken(shown, directory, copy.fault)
+        return broken(shown, directory, copy.fault if copy.error in ("", copy.fault) else f"{copy.fault}{failed}")
     if not copy.document:
         text = f"cannot use the managed settings of {shown}: not fetched yet{failed}"
         if remote.fail_closed:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 
+import msgspec
+
 from mcphub.config.layer import Layer
 from mcphub.config.managed_document import broken, parse_managed
-from mcphub.config.names import near_miss
+from mcphub.config.remote_settings import RemoteSettings
+from mcphub.config.spelling import near_miss
 from mcphub.config.system_places import SystemPlaces
 from mcphub.config.trusted_file import read_trusted, trusted_names
 from mcphub.errors import ConfigError
-from mcphub.spec import Scope
+from mcphub.spec import Problem, Scope
 
 from .fetched import fetched_layers
 from .preferences import preference_layers
@@ -27,7 +30,29 @@ class ManagedSource:
 
     def load(self, request: Request) -> list[Layer]:
         below = [*preference_layers(request), *file_layers(request)]
+        for index, layer in enumerate(below):
+            if layer.remote is not None:
+                below[index] = _vouched(layer, layer.remote, request)
+                break
         return [*fetched_layers(request, below), *below]
+
+
+def _vouched(layer: Layer, remote: RemoteSettings, request: Request) -> Layer:
+    """The layer that names a URL; broken where others could choose who vouches for that."""
+    if not remote.ca_file:
+        return layer
+    try:
+        if read_trusted(remote.ca_file, request.places.system.trust, request.reader) is not None:
+            return layer
+        cause = f"there is no {remote.ca_file}"
+    except ConfigError as error:
+        cause = str(error)
+    origin = msgspec.structs.replace(remote.origin, key=f"{remote.origin.key}.caFile")
+    message = f"cannot use {origin}: {cause}"
+    policy = layer.policy
+    if policy is not None and not policy.fault:
+        policy = msgspec.structs.replace(policy, fault=message)
+    return msgspec.structs.replace(layer, problems=(Problem("", origin, message), *layer.problems), policy=policy)
 
 
 def file_layers(request: Request) -> list[Layer]:

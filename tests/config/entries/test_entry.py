@@ -259,6 +259,29 @@ def test_a_project_is_not_shared_with_others() -> None:
     assert "taken as 'auto'" in parsed({"command": "x", "sharing": "shared"}, Scope.PROJECT).warnings[0]
 
 
+def test_always_on() -> None:
+    """It contradicts whatever says when a server ends, and wins; of divided servers none is there without its user."""
+    found = parsed({"command": "x", "alwaysOn": True, "lazy": True, "idleTimeout": 1500})
+    assert isinstance(found.outcome, ServerSpec)
+    assert (found.outcome.always_on, found.outcome.lazy, found.outcome.idle_timeout) == (True, False, 0.0)
+    assert [text.count('no effect beside "alwaysOn": true') for text in found.warnings] == [1, 1]
+    assert found.outcome.key() == spec({"command": "x"}).key()
+    divided = parsed({"command": "x", "alwaysOn": True, "sharing": "agent"})
+    assert isinstance(divided.outcome, ServerSpec) and not divided.outcome.always_on
+    assert "is there for somebody" in divided.warnings[0]
+    assert parsed({"command": "x", "alwaysOn": False, "lazy": True}).warnings == ()
+    assert "expected true or false" in problem({"command": "x", "alwaysOn": 1})
+
+
+@pytest.mark.parametrize(("value", "seconds"), [(True, None), (False, 0.0), (5000, 5.0)])
+def test_health_check(value: Any, seconds: float | None) -> None:
+    """False switches it off, a number is the silence that it takes; another one is another instance."""
+    found = spec({"command": "x", "healthCheck": value})
+    assert found.health_idle == seconds
+    assert (found.key() == spec({"command": "x"}).key()) is (seconds is None)
+    assert "the unit is milliseconds" in problem({"command": "x", "healthCheck": 30})
+
+
 def test_when_it_runs() -> None:
     """Times are milliseconds in the file; a server that is neither lazy nor stopped has the key it always had."""
     found = spec({"command": "x", "lazy": True, "idleTimeout": 1500})

@@ -120,7 +120,7 @@ def test_a_line_break_at_the_end_of_a_header() -> None:
         ({"args": []}, "args", "not used by a remote server"),
         ({"env": {"A": "1"}}, "env", "not used by a remote server"),
         ({"cwd": "/"}, "cwd", "not used by a remote server"),
-        ({"oauth": {}}, "oauth", "not used yet"),
+        ({"oauth": {"clientID": "x"}}, "oauth.clientID", "unknown key"),
         ({"headers": {"Sec-WebSocket-Key": "x"}}, "headers.Sec-WebSocket-Key", "mcphub sets this header itself"),
         ({"hedaers": {}}, "hedaers", "unknown key"),
         ({"headers": {"content-TYPE": "x"}}, "headers.content-TYPE", "mcphub sets this header itself"),

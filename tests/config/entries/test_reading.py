@@ -39,9 +39,13 @@ def test_every_field_is_expanded_or_fails(raw: dict[str, Any]) -> None:
 
 
 def test_secrets_are_refused() -> None:
-    """The vault's form is understood and refused, not passed on."""
-    message = problem({"command": "x", "env": {"A": "${secret:gh}"}})
-    assert "mcpServers.s.env.A: ${secret:gh}: secrets are not supported by this version" in message
+    """The vault's form is understood and refused, not passed on; why there is none is said."""
+    raw = {"command": "x", "env": {"A": "${secret:gh}"}}
+    assert "mcpServers.s.env.A: ${secret:gh}: secrets are known to the daemon alone" in problem(raw)
+    for locked in ("the vault is locked", ""):
+        context = Context({}, secrets=lambda name: None, no_secrets=lambda: locked)  # noqa: B023
+        why = locked or "no secret has this name; keep one: mcphub secret set gh"
+        assert f"${{secret:gh}}: {why}" in problem(raw, context=context)
 
 
 def test_unsupported_forms_are_passed_on_with_a_warning() -> None:

@@ -192,3 +192,31 @@ def test_table(here: Administrators, row: Row) -> None:
     found = outcomes(here)
     assert {name: found.get(name) for name in expected} == expected
     assert {name for name in found if "=" not in name} == {name.partition("=")[0] for name in expected}
+
+
+def test_whoever_vouches_for_the_url_must_be_trusted(here: Administrators) -> None:
+    """C131: a `caFile` that others could have written, or that is not there, closes like any other broken key, whatever
+    `failClosed` says; where it is mended the document is whole."""
+    authority = here.write("ca.pem", {})
+    here.write("managed-settings.json", {**servers("a"), "remoteSettings": {"url": URL, "caFile": str(authority)}})
+    assert closed(here.load(ManagedSource())) == []
+    authority.chmod(0o666)
+    layers = here.load(ManagedSource())
+    (fault,) = closed(layers)
+    assert "managed-settings.json" in fault
+    assert f"remoteSettings.caFile: cannot trust {authority}: others can write to it" in fault
+    assert [problem.message for layer in layers for problem in layer.problems] == [fault]
+    assert ["a"] in [names(layer) for layer in layers]
+    authority.unlink()
+    (fault,) = closed(here.load(ManagedSource()))
+    assert f"remoteSettings.caFile: there is no {authority}" in fault
+
+
+def test_a_url_that_was_never_fetched_had_no_good_content(here: Administrators) -> None:
+    """C131: `failClosed` closes, again and again, and nobody claims that something stays in force."""
+    here.write("managed-settings.json", {"remoteSettings": {"url": URL, "failClosed": True}})
+    first = load("", {}, here.places)
+    second = load("", {}, here.places, previous=first)
+    for one in (first, second):
+        assert [text for text in one.warnings() if "stays in force" in text] == []
+        assert any("not fetched yet" in text for text in one.problems())
