@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from mcphub.catalog.library import Library
 from mcphub.catalog.toolset import Toolset
 from mcphub.channel import Data
-from mcphub.gateway.call import AgentCall
+from mcphub.gateway.call import AgentCall, Older
 from mcphub.gateway.subscriptions import Listens
 from mcphub.protocol.envelope import RequestMeta
 
@@ -36,9 +36,18 @@ class Agent(Protocol):
     last_meta: tuple[bytes, RequestMeta]
     #: What a legacy agent declared in `initialize`.
     capabilities: dict[str, Any]
-    #: What a legacy server is told of that, a key of connection.legacy_sessions.
+    #: What a legacy server is told of that, or of what a modern agent declared first: a key of
+    #: connection.legacy_sessions.
     declares: bytes
+    #: What a modern server is told of that, as ClientCapabilities, b"" = nothing.
+    offers: bytes
     #: What a request without `_meta` of its own carries: the level a legacy agent has set, for modern servers.
     plain_meta: RequestMeta
+    #: It is one request of an agent over HTTP that has no connection of its own.
+    passing: bool
+    older: Older | None
 
     def send(self, *parts: Data) -> None: ...
+
+    def introduced(self) -> None:
+        """It has said who it is, or what it can do."""

@@ -1,8 +1,10 @@
-"""Owns the questions of legacy servers to legacy agents: elicitation, sampling, roots; whom they ask, what comes back.
+"""Owns the questions of legacy servers: elicitation, sampling, roots; whom they ask, what comes back.
 
 It must not know sockets. Ownership is never guessed: the call on whose stream the question came, else the only call in
-flight there, else the oldest if one agent has them all; anything else is refused and counted (bridging, ownership).
-Where it came on nobody's stream it may be any of that agent's calls there: it is open until the last of them has ended.
+flight there, else the oldest if one agent has them all. Where several agents have calls there it waits a little: a call
+that asks waits for its answer, so those that are answered meanwhile were not it. What stays unclear is refused and
+counted (bridging, ownership). Where it came on nobody's stream it may be any of that agent's calls there: it is open
+until the last of them has ended. A legacy agent is asked by a request, a modern one by `gateway.parking`.
 """
 
 from __future__ import annotations
@@ -15,9 +17,21 @@ from collections.abc import Iterable
 import msgspec
 
 from mcphub.connection.client import Client
-from mcphub.gateway.askable import CAPABILITY_OF, Undeclared, is_url_mode, is_web, refuse_undeclared
-from mcphub.gateway.call import AgentCall
-from mcphub.protocol import jsonrpc
+from mcphub.gateway.askable import (
+    CAPABILITY_OF,
+    Capabilities,
+    Undeclared,
+    is_url_mode,
+    is_web,
+    read_capabilities,
+    refuse_undeclared,
+    secrets_in,
+)
+from mcphub.gateway.call import AgentCall, waits, whose
+from mcphub.gateway.pages import Pages
+from mcphub.gateway.parking import Parking, TooMany
+from mcphub.gateway.roots_allowed import RootsAllowed
+from mcphub.protocol import jsonrpc, mrtr
 from mcphub.protocol.jsonrpc import Envelope, Raw
 
 METHODS = CAPABILITY_OF
@@ -25,6 +39,9 @@ METHODS = CAPABILITY_OF
 HUMAN_LIMIT = 900.0
 #: Questions that may be open for one server; more than any person could answer.
 MAX_OPEN = 100
+#: How long a question waits for it to become clear whose it is, seconds: less than servers wait for an answer, since
+#: one that has given up answers its call, and the question would then be taken for another's.
+UNCLEAR_LIMIT = 5.0
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _string = msgspec.json.Decoder(str).decode
@@ -55,6 +72,17 @@ class _Question(msgspec.Struct):
         return [call for call in self.client.waiting().values() if isinstance(call, AgentCall) and self.holds(call)]
 
 
+class _Unclear(msgspec.Struct):
+    """A question that may be one of several agents'."""
+
+    server: str
+    client: Client
+    mid: bytes
+    method: str
+    params: Raw
+    timer: asyncio.TimerHandle | None = None
+
+
 class Refusal(ValueError):
     """Why a question is not passed on; the message is for the server."""
 
@@ -63,23 +91,36 @@ class Refusal(ValueError):
         self.code = code
 
 
+class Unclear(Refusal):
+    """Several agents may be meant."""
+
+    def __init__(self) -> None:
+        text = "several agents have calls in flight here: whom this asks is unclear"
+        super().__init__(jsonrpc.INVALID_PARAMS, text)
+
+
 def owner(calls: Iterable[AgentCall], current: AgentCall | None) -> AgentCall | None:
-    """Whose question it is, None where no call is in flight. Raises Refusal where it is ambiguous."""
+    """Whose question it is, None where no call is in flight. Raises Unclear where it may be several agents'."""
     if current is not None:
         return current
     found = list(calls)
     if not found:
         return None
-    if any(call.caller != found[0].caller for call in found):
-        raise Refusal(jsonrpc.INVALID_PARAMS, "several agents have calls in flight here: whom this asks is unclear")
-    return found[0]
+    if any(whose(call) != whose(found[0]) for call in found):
+        raise Unclear
+    # They are all its own: what it has in flight, rather than what waits for it.
+    return next((call for call in found if not waits(call)), found[0])
 
 
 class AskUser:
     """The open questions of one hub."""
 
-    def __init__(self, counters: Counter[str]) -> None:
+    def __init__(self, counters: Counter[str], parking: Parking, pages: Pages, allowed: RootsAllowed) -> None:
+        self._parking = parking
+        self._pages = pages
+        self._allowed = allowed
         self._open: dict[bytes, _Question] = {}
+        self._unclear: list[_Unclear] = []
         self._counters = counters
         self._loop = asyncio.get_running_loop()
         # An agent outlives a daemon: what it answers to the one before must be no answer to a question of this one.
@@ -95,9 +136,81 @@ class AskUser:
         calls: Iterable[AgentCall],
         current: AgentCall | None,
     ) -> bool:
-        """Pass one question on, or refuse it; False where it is nobody's and the hub's own answer will do (roots)."""
+        """Pass one question on, now or a little later, or refuse it; False where the hub's own answer will do (roots)
+        and it is nobody's, or may be several agents'."""
+        found = list(calls)
         try:
-            call = owner(calls, current)
+            call = owner(found, current)
+        except Unclear as e:
+            if method == "roots/list":
+                self._counters["refused_questions"] += 1
+                return False
+            self._wait(_Unclear(server, client, mid, method, params), found, e)
+            return True
+        return self._put(server, client, mid, method, params, call, loose=current is None)
+
+    def _wait(self, one: _Unclear, calls: list[AgentCall], unclear: Unclear) -> None:
+        """Keep a question until it is clear whose it is, if it may become so."""
+        capability, client = METHODS[one.method], one.client
+        if not any(_can_be_asked(call, capability) for call in calls):
+            # Whoever it is meant for cannot be asked.
+            if one.method == "elicitation/create":
+                client.send(jsonrpc.result_frame(one.mid, _CANCEL))
+            else:
+                self._refuse(one, f"none of the agents with calls in flight here supports {capability}")
+            return
+        waiting = [other for other in self._unclear if other.client is client]
+        if len(waiting) + 1 >= len({whose(call) for call in calls}):
+            # As many agents as questions: all of these calls may wait for an answer. The last one gets none, so that
+            # the end of its call tells whose the others are.
+            self._refuse(one, str(unclear))
+            return
+        one.params = Raw(bytes(one.params))
+        one.timer = self._loop.call_later(UNCLEAR_LIMIT, self._stays_unclear, one)
+        self._unclear.append(one)
+        for call in calls:
+            call.questions = self
+
+    def _stays_unclear(self, one: _Unclear) -> None:
+        self._unclear.remove(one)
+        self._refuse(one, str(Unclear()))
+
+    def _refuse(self, one: _Unclear, why: str) -> None:
+        self._counters["refused_questions"] += 1
+        if not one.client.over:
+            one.client.send(jsonrpc.error_frame(one.mid, jsonrpc.INVALID_PARAMS, why))
+
+    def _look_again(self, ended: AgentCall) -> None:
+        """A call is over: what waits to become clear may be."""
+        client = ended.client
+        calls = [w for w in client.waiting().values() if isinstance(w, AgentCall) and w is not ended]
+        for one in [one for one in self._unclear if one.client is client]:
+            call = None
+            if ended.replied:  # else it may be that call's: its server was not done with it
+                try:
+                    call = owner(calls, None)
+                except Unclear:
+                    continue
+            self._unclear.remove(one)
+            _stop(one)
+            if call is None:
+                self._refuse(one, str(Unclear()))
+            else:
+                self._put(one.server, client, one.mid, one.method, one.params, call, loose=True)
+
+    def _put(
+        self,
+        server: str,
+        client: Client,
+        mid: bytes,
+        method: str,
+        params: Raw,
+        call: AgentCall | None,
+        *,
+        loose: bool,
+    ) -> bool:
+        """Ask the agent whose call it is."""
+        try:
             capability = METHODS[method]
             if call is None:
                 if method == "roots/list":
@@ -106,12 +219,11 @@ class AskUser:
             if method == "sampling/createMessage" and not client.sampling:
                 # It was not offered to this server: a model costs somebody money.
                 raise Refusal(jsonrpc.METHOD_NOT_FOUND, f"sampling is not allowed for the server {server}")
-            if call.meta.modern:
-                if method == "roots/list":
-                    return False
-                text = f"{method} of the server {server} cannot be carried to an agent of 2026-07-28 yet"
-                raise Refusal(jsonrpc.METHOD_NOT_FOUND, text)
-            if capability not in call.caller.capabilities:
+            modern = call.meta.modern
+            if modern and call.asked_for not in mrtr.METHODS:
+                raise Refusal(jsonrpc.INVALID_PARAMS, f"an agent cannot be asked during {call.asked_for}")
+            declared = _declared(call)
+            if capability not in declared:
                 if method == "roots/list":
                     return False
                 if method == "elicitation/create":
@@ -119,9 +231,14 @@ class AskUser:
                     return True
                 raise Refusal(jsonrpc.METHOD_NOT_FOUND, f"the agent does not support {capability}")
             body = shown_question(server, method, params)
-            refuse_undeclared([(method, params)], call.caller.capabilities)
-            if sum(question.client is client for question in self._open.values()) >= MAX_OPEN:
+            refuse_undeclared([(method, params)], declared)
+            warn_of_secrets(client, method, params)
+            is_open = sum(question.client is client for question in self._open.values())
+            if is_open + self._parking.count(client) >= MAX_OPEN:
                 raise Refusal(jsonrpc.INVALID_PARAMS, "too many questions are open")
+            if modern:
+                self._as_round(call, client, mid, method, body)
+                return True
         except (Refusal, Undeclared) as e:
             self._counters["refused_questions"] += 1
             if method == "roots/list":
@@ -129,14 +246,35 @@ class AskUser:
             code = e.code if isinstance(e, Refusal) else jsonrpc.INVALID_PARAMS
             client.send(jsonrpc.error_frame(mid, code, str(e)))
             return True
+        if page := _page_of(method, body):
+            self._pages.give(call.caller, call.key, [page])
         key = b'"mcphub-%d"' % next(self._numbers)
         until = self._loop.time() + HUMAN_LIMIT
-        question = self._open[key] = _Question(client, mid, method, call, current is None, until)
+        question = self._open[key] = _Question(client, mid, method, call, loose, until)
         for held in question.held():
             held.questions = self
             held.deadline = min(until, held.hard + HUMAN_LIMIT)
         call.caller.send(b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":%b}\n' % (key, method.encode(), body))
         return True
+
+    def _as_round(self, call: AgentCall, client: Client, mid: bytes, method: str, body: bytes) -> None:
+        if method == "elicitation/create":
+            # A modern question has no id of its own (MCP spec 2026-07-28, client/elicitation).
+            fields = _members(body)
+            if fields.pop("elicitationId", None) is not None:
+                body = msgspec.json.encode(fields)
+        elif method == "roots/list":
+            body = b""
+        try:
+            self._parking.ask(call, client, mid, method, body, self)
+        except TooMany as e:
+            self._counters["refused_questions"] += 1
+            if method == "elicitation/create":
+                client.send(jsonrpc.result_frame(mid, _CANCEL))
+            else:
+                client.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e)))
+            call.withdraw(str(e))
+            call.error("too_many_parked", f"the server {call.server} asks for input during {call.tool}, and {e}")
 
     def answered(self, agent: object, env: Envelope) -> bool:
         """An agent's reply; False where it answers no question of ours, or another agent's."""
@@ -153,7 +291,12 @@ class AskUser:
         elif bytes(memoryview(env.result)[:1]) != b"{":
             self._gave_up(question, jsonrpc.ErrorObject(-1, "the agent's answer is no object"))
         else:
-            question.client.send(jsonrpc.result_frame(question.mid, memoryview(env.result)))
+            answer = memoryview(env.result)
+            if question.method == "roots/list":
+                kept, refused = self._allowed.kept(bytes(answer), question.call.caller.workspace)
+                self._counters["refused_roots"] += refused
+                answer = memoryview(kept)
+            question.client.send(jsonrpc.result_frame(question.mid, answer))
         return True
 
     def _gave_up(self, question: _Question, error: jsonrpc.ErrorObject) -> None:
@@ -177,6 +320,7 @@ class AskUser:
     def ended(self, call: AgentCall) -> None:
         """A call has ended, whatever way: its questions are withdrawn from the agent, but for those that may as well
         be another call's of its own."""
+        self._parking.ended(call)
         for key in [key for key, question in self._open.items() if question.call is call]:
             question = self._open[key]
             heir = next((one for one in question.held() if one is not call), None)
@@ -187,6 +331,8 @@ class AskUser:
             del self._open[key]
             self._take_back(key, question, b"the call has ended")
             self._gave_up(question, jsonrpc.ErrorObject(-1, "the call has ended"))
+        if self._unclear:
+            self._look_again(call)
 
     def withdrawn(self, client: Client, params: Raw) -> None:
         """A server's `notifications/cancelled`: it no longer wants an answer."""
@@ -194,6 +340,10 @@ class AskUser:
             mid = jsonrpc.encode_id(msgspec.json.decode(_members(params)["requestId"], type=int | str))
         except (msgspec.DecodeError, KeyError, RecursionError):
             return
+        self._parking.withdrawn(client, mid)
+        for one in [one for one in self._unclear if one.client is client and one.mid == mid]:
+            self._unclear.remove(one)
+            _stop(one)
         for key in [key for key, q in self._open.items() if q.client is client and q.mid == mid]:
             question = self._open.pop(key)
             self._take_back(key, question, b"the server no longer asks")
@@ -207,6 +357,37 @@ class AskUser:
         """An agent has left: its questions get the answer of somebody who is gone."""
         for key in [key for key, question in self._open.items() if question.call.caller == agent]:
             self._gave_up(self._open.pop(key), jsonrpc.ErrorObject(-1, "the agent has left"))
+
+
+def _page_of(method: str, body: bytes) -> str:
+    """The id of the page that a question sends a person to, "" = none."""
+    if method != "elicitation/create":
+        return ""
+    try:
+        fields = _members(body)
+        return _string(fields["elicitationId"]) if is_url_mode(fields) else ""
+    except (msgspec.DecodeError, KeyError):
+        return ""
+
+
+def _stop(one: _Unclear) -> None:
+    if one.timer is not None:
+        one.timer.cancel()
+
+
+def _can_be_asked(call: AgentCall, capability: str) -> bool:
+    return capability in _declared(call) and (not call.meta.modern or call.asked_for in mrtr.METHODS)
+
+
+def _declared(call: AgentCall) -> Capabilities:
+    """What its agent can do, as far as the call says."""
+    return read_capabilities(call.meta.capabilities) if call.meta.modern else call.caller.capabilities
+
+
+def warn_of_secrets(client: Client, method: str, params: Raw) -> None:
+    """A form that asks for a secret is shown as any other, and a person finds in the log who asked."""
+    if method == "elicitation/create" and (names := secrets_in(params)):
+        client.note("secret_forms", f"asks in a form for what looks like a secret, which no server may: {names}")
 
 
 def shown_question(server: str, method: str, params: Raw) -> bytes:

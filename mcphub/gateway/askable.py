@@ -5,6 +5,7 @@ It must not ask, nor know eras. Sources: MCP spec 2025-11-25 and 2026-07-28, cli
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,6 +17,12 @@ from mcphub.protocol.jsonrpc import Raw
 CAPABILITY_OF = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 #: Where a person may be sent.
 _WEB = ("https://", "http://")
+#: Names of secrets, however they are written: apiKey, api_key, PASSWORD.
+_SECRET = re.compile(
+    r"pass(word|phrase|code)|secret|api[ _-]?key|private[ _-]?key|access[ _-]?token|credential", re.IGNORECASE
+).search
+#: Fields that are named in one message.
+MAX_NAMED = 5
 #: What a server wants of who has such a capability.
 _WANTS = {
     "elicitation.form": "a form to be filled in",
@@ -30,6 +37,17 @@ _string = msgspec.json.Decoder(str).decode
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 
 Capabilities = Mapping[str, Any]
+
+
+class _Schema(msgspec.Struct):
+    properties: dict[str, Raw] = msgspec.field(default_factory=dict)
+
+
+class _Form(msgspec.Struct):
+    requestedSchema: _Schema = msgspec.field(default_factory=_Schema)
+
+
+_form = msgspec.json.Decoder(_Form).decode
 
 
 class Undeclared(ValueError):
@@ -91,6 +109,15 @@ def is_url_mode(fields: Mapping[str, Raw]) -> bool:
         return "mode" in fields and _string(fields["mode"]) == "url"
     except msgspec.DecodeError:
         return False
+
+
+def secrets_in(params: Raw) -> list[str]:
+    """The fields of a form that look like secrets, by their names: no server may ask for these in a form."""
+    try:
+        schema = _form(params).requestedSchema
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return [name for name in schema.properties if _SECRET(name) is not None][:MAX_NAMED]
 
 
 def is_web(url: str) -> bool:

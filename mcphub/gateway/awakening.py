@@ -7,7 +7,7 @@ to be. Only the first start is waited for; what fails is told at once, as always
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mcphub.connection.worker import Worker
 from mcphub.spec import InstanceKey
@@ -25,7 +25,7 @@ class Awakening:
     """`workers` is the supervisor's table; `held` are those that wait, by agent and id as JSON."""
 
     def __init__(self, workers: Mapping[InstanceKey, Worker]) -> None:
-        self.held: dict[tuple[object, bytes], _Held] = {}
+        self.held: dict[tuple[Any, bytes], _Held] = {}
         self._workers = workers
 
     def hold(self, agent: object, mid: bytes, worker: Worker, again: Callable[[], None]) -> bool:

@@ -6,6 +6,7 @@ unknown, and none of them becomes another.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -29,8 +30,8 @@ from mcphub.protocol.envelope import (
     with_warning,
 )
 from mcphub.protocol.jsonrpc import Envelope, Raw
+from mcphub.protocol.mrtr import MAX_ROUNDS, Round
 from mcphub.protocol.mrtr import METHODS as ROUND_METHODS
-from mcphub.protocol.mrtr import Round
 from mcphub.protocol.serving import tool_error
 from mcphub.spec import InstanceKey
 
@@ -49,6 +50,7 @@ URL_ERROR_VERSION = "2025-11-25"
 _NEEDS_CAPABILITY = -32021
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
+_number = msgspec.json.Decoder(int | float).decode
 
 
 class Caller(Protocol):
@@ -62,10 +64,27 @@ class Caller(Protocol):
     version: str
     #: What a legacy server is told of that.
     declares: bytes
+    #: What a modern server is told of that, b"" = nothing.
+    offers: bytes
     workspace: str
     client: str
+    #: It is one request of an agent that has no connection of its own.
+    passing: bool
+    #: Who asks it what a modern server needs, if it is a legacy one.
+    older: Older | None
 
     def send(self, *parts: Data) -> None: ...
+
+
+class Seat:
+    """A caller that stands for an agent's requests, one after the other: the agent is who was asked last."""
+
+    agent: Caller
+
+    @property
+    def waits(self) -> bool:
+        """Nothing of the agent's is in flight for it: it has been asked."""
+        raise NotImplementedError
 
 
 class Questions(Protocol):
@@ -84,6 +103,26 @@ class Rounds(Protocol):
     """Who makes an `input_required` result one for this agent. `gateway.rounds.Rounds`."""
 
     def asking(self, of: Round, result: memoryview, declared: bytes) -> bytes: ...
+
+    def pages(self, call: AgentCall, steps: Sequence[url_steps.Step]) -> bytes: ...
+
+
+class Older(Protocol):
+    """Who asks a legacy agent what a modern server needs. `gateway.legacy_rounds.LegacyRounds`."""
+
+    def needs_input(self, call: AgentCall, result: memoryview) -> None: ...
+
+    def completed(self, call: AgentCall) -> None: ...
+
+    def sent_to(self, call: AgentCall, steps: Sequence[url_steps.Step]) -> None: ...
+
+    def rises(self, call: AgentCall, progress: float) -> bool: ...
+
+
+class Pages(Protocol):
+    """Who can send an agent's person to where a sign-in begins. `gateway.dispatch.Gateway`."""
+
+    def invited(self, call: AgentCall) -> bytes: ...
 
 
 class Results(Protocol):
@@ -118,8 +157,16 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
     #: Set where the server may answer that it needs input first.
     rounds: Rounds | None = None
     round: Round | None = None
+    #: Its server has answered it.
+    replied: bool = False
     #: Set where the tool has an outputSchema.
     results: Results | None = None
+    #: Set where its server can be signed in to, and its agent was not asked for that yet.
+    pages: Pages | None = None
+    #: What is known of its rounds, once there is something.
+    asking: Any = None
+    #: Kept where agent and server are of different eras: the request may have to be sent, or known, again.
+    arguments: bytes = b""
 
     @property
     def hard(self) -> float:
@@ -144,6 +191,12 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
     def asked_for(self) -> str:
         """The method."""
         return "tools/call"
+
+    @property
+    def target(self) -> str:
+        """What it is asked about, under the server's own name."""
+        assert self.route is not None
+        return self.route.definition.name
 
     @property
     def read_only(self) -> bool:
@@ -179,6 +232,7 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
                 caller.send(b"".join((b'{"jsonrpc":"2.0","id":', self.mid, b',"result":', plain, b"}\n")))
                 return
         else:
+            self.replied = True
             self._over()
         if env.error:
             self._refused(env.error)
@@ -190,14 +244,15 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             if e.result_type == "input_required" and self.rounds is not None and self.round is not None:
                 self._needs_input(self.rounds, self.round, result)
                 return
+            asks = e.result_type == "input_required" and not self.meta.modern and self.asked_for in ROUND_METHODS
+            if asks and caller.older is not None:
+                caller.older.needs_input(self, result)
+                return
             text = f"the server {self.server} gave an unsupported result type: {e.result_type}"
-            if e.result_type == "input_required" and not self.meta.modern:
-                text = (
-                    f"the server {self.server} asks for input, which cannot be carried to an agent of an older "
-                    "protocol yet"
-                )
             self.error("unsupported_result", text)
             return
+        if self.asking is not None and caller.older is not None:
+            caller.older.completed(self)
         parts = self.shaped(parts)
         if not self.meta.modern and caller.version in older.VERSIONS:
             parts = (older.result_for(caller.version, self.asked_for, b"".join(parts)),)
@@ -222,13 +277,21 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
         try:
             self.caller.send(jsonrpc.result_frame(self.mid, rounds.asking(of, result, self.meta.capabilities)))
         except Undeclared as e:
-            data = error_data("undeclared_capability", self.server, tool=self.tool)
-            data = b'{"requiredCapabilities":%b,%b' % (msgspec.json.encode(e.missing), data[1:])
-            text = f"the server {self.server} cannot do {self.tool} without input: {e}"
-            self.caller.send(jsonrpc.error_frame(self.mid, _NEEDS_CAPABILITY, text, data))
+            self.undeclared(e)
         except ValueError as e:
             text = f"the server {self.server} asks for input in a way that cannot be carried: {e}"
             self.error("unsupported_result", text)
+
+    def undeclared(self, e: Undeclared) -> None:
+        """Its server asks for what the agent did not say it can do."""
+        data = error_data("undeclared_capability", self.server, tool=self.tool)
+        data = b'{"requiredCapabilities":%b,%b' % (msgspec.json.encode(e.missing), data[1:])
+        text = f"the server {self.server} cannot do {self.tool} without input: {e}"
+        self.caller.send(jsonrpc.error_frame(self.mid, _NEEDS_CAPABILITY, text, data))
+
+    def over(self) -> None:
+        """It has ended otherwise than by an answer: nothing waits for it any more."""
+        self._over()
 
     def _over(self) -> None:
         """It ends, whatever way."""
@@ -256,12 +319,8 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             data = b'{"dev.mcphub/upstream":%b}' % jsonrpc.error_object(code, e.message, bytes(e.data))
             self.caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INTERNAL_ERROR, e.message, data))
         elif code == _NEEDS_CAPABILITY and not self.meta.modern and self.client.era == "modern":
-            # The agent may well have it: what an older protocol declares is not told to a modern server.
-            text = (
-                f"the server {self.server} asks for input, which cannot be carried to an agent of an older "
-                f"protocol yet: {e.message}"
-            )
-            self.error("unsupported_result", text)
+            text = f"the server {self.server} wants what this agent did not declare for {self.tool}: {e.message}"
+            self.caller.send(jsonrpc.error_frame(self.mid, code, text, self.error_data(e.data)))
         else:
             # Written anew: what the server sent need not be an error object at all.
             self.caller.send(jsonrpc.error_frame(self.mid, code, e.message, self.error_data(e.data)))
@@ -277,10 +336,14 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
         elif not (steps := url_steps.read_steps(e.data, self.server)):
             text += " (it named no page of the web, by http or https)"
         elif not meta.modern:
+            if self.caller.older is not None:
+                self.caller.older.sent_to(self, steps)
             self.caller.send(jsonrpc.error_frame(self.mid, url_steps.CODE, text, url_steps.as_data(steps)))
             return
-        elif self.client.era == "legacy" and self.asked_for in ROUND_METHODS:
-            self.caller.send(jsonrpc.result_frame(self.mid, url_steps.as_questions(steps)))
+        elif self.asking is not None and self.asking.tries >= MAX_ROUNDS:
+            text += f" (still, after the person was sent there {MAX_ROUNDS} times)"
+        elif self.client.era == "legacy" and self.asked_for in ROUND_METHODS and self.rounds is not None:
+            self.caller.send(jsonrpc.result_frame(self.mid, self.rounds.pages(self, steps)))
             return
         self.error("needs_page", text)
 
@@ -291,9 +354,21 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
     def resend(self, client: Client, method: str, params: Raw) -> None:
         """Send it on another connection, which may be of the other era: the one it was for cannot be had."""
         self.client = client
-        members = [jsonrpc.quote(k) + b":" + bytes(v) for k, v in _members(params).items() if k != "_meta"]
-        meta = request_meta(client.era == "modern", self.meta, client.next_id())
+        fields = _members(params)
+        members = [jsonrpc.quote(k) + b":" + bytes(v) for k, v in fields.items() if k != "_meta"]
+        meta = request_meta(client.era == "modern", self.meta, client.next_id(), self.caller.offers)
+        self.kept(fields)
         self.up_id = client.send_request(self, method, b",".join(members) + meta)
+
+    def kept(self, params: Mapping[str, Raw]) -> None:
+        """Keep what is needed for sending it again."""
+        self.arguments = bytes(params.get("arguments", b"{}"))
+
+    def again(self, client: Client, more: bytes) -> None:
+        """Send it once more, with these members of a retry, which have a leading comma."""
+        assert self.route is not None
+        tail = more + request_meta(True, self.meta, client.next_id(), self.caller.offers)
+        self.up_id = client.call_tool(self, self.route.quoted, self.arguments, tail)
 
     def unanswered(self, kind: str, message: str) -> None:
         self._over()
@@ -308,16 +383,21 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             text = f"the server {self.server} answered {self.tool} with what cannot be read: {message}"
         elif kind == "timeout":
             text = f"the server {self.server} did not answer {self.tool} within {self.idle:g} s"
+        elif kind == "stopping":
+            text = f"mcphub was stopped before the server {self.server} answered {self.tool}"
         else:
             text = f"the connection to the server {self.server} was lost during {self.tool}: {message}"
         if self.read_only:
-            kind = kind if kind in ("timeout", "unreadable") else "lost"
+            kind = kind if kind in ("timeout", "unreadable", "stopping") else "lost"
             self.error(kind, f"{text}; the tool only reads, so it can be called again")
         else:
             self.error("outcome_unknown", f"{text}; whether it had effects is unknown, check before calling it again")
 
     def _not_taken(self, kind: str, message: str) -> None:
         """The server has certainly not acted on it."""
+        if kind == "needs_auth" and self.pages is not None and (frame := self.pages.invited(self)):
+            self.caller.send(frame)
+            return
         what = message if kind == "needs_auth" else f"could not be asked for {self.tool}: {message}"
         text = f"The server {self.server} {what}."
         if self.route is not None:
@@ -345,13 +425,39 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             fields = _members(params)
         except (msgspec.DecodeError, RecursionError):
             return
+        if not self.meta.modern and self.client.era == "modern" and not self._rises(fields):
+            return  # a retry begins anew, for which the agent has the one token
         body = b",".join(
             [jsonrpc.quote(k) + b":" + bytes(v) for k, v in fields.items() if k not in ("progressToken", "_meta")]
         )
         frame = b'{"progressToken":%b%b}' % (self.meta.progress_token, b"," + body if body else b"")
         self.caller.send(jsonrpc.notification_frame("notifications/progress", frame))
 
+    def _rises(self, fields: Mapping[str, Raw]) -> bool:
+        try:
+            now = float(_number(fields["progress"]))
+        except (msgspec.DecodeError, KeyError, OverflowError):
+            return True  # it says nothing that could fall
+        return self.caller.older is None or self.caller.older.rises(self, now)
+
+    def cut_short(self) -> None:
+        """mcphub ends before the answer has come."""
+        self.withdraw("mcphub is stopping")
+        self._unknown("stopping", "")
+
     def withdraw(self, reason: str) -> None:
         """The agent no longer wants it: nothing more is sent for its id."""
         self._over()
         self.client.withdraw(self.up_id, reason)
+
+
+def waits(call: AgentCall) -> bool:
+    """Whether its agent has been asked, and has nothing in flight for it."""
+    return isinstance(call.caller, Seat) and call.caller.waits
+
+
+def whose(call: AgentCall) -> object:
+    """The agent whose call it is: equal for its calls alone. One that has no connection is who it says it is."""
+    caller = call.caller
+    agent = caller.agent if isinstance(caller, Seat) else caller
+    return (agent.workspace, agent.client) if agent.passing and agent.client else agent

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from time import monotonic
 from typing import Any
 
+import anyio
 import msgspec
 
 from mcphub.catalog.cache import Catalog
@@ -23,16 +24,22 @@ from mcphub.catalog.toolset import Route, Toolset
 from mcphub.channel import Data
 from mcphub.connection import capability_sets
 from mcphub.connection.client import Client
-from mcphub.connection.machine import Pending
+from mcphub.connection.machine import NeedsAuth, Pending
 from mcphub.connection.worker import Worker
-from mcphub.gateway import ask_user, messages, reading, url_steps
+from mcphub.gateway import ask_user, invitation, messages, reading, url_steps
 from mcphub.gateway.agent import Agent
 from mcphub.gateway.ask_user import AskUser
+from mcphub.gateway.askable import read_capabilities
 from mcphub.gateway.awakening import Awakening
-from mcphub.gateway.call import AgentCall
+from mcphub.gateway.call import AgentCall, Caller
+from mcphub.gateway.legacy_rounds import Asking, LegacyRounds
 from mcphub.gateway.lists import Lists
 from mcphub.gateway.loudness import Loudness
-from mcphub.gateway.rounds import Rounds
+from mcphub.gateway.pages import COMPLETE, Pages
+from mcphub.gateway.parking import Parking
+from mcphub.gateway.retries import Retries
+from mcphub.gateway.roots_allowed import RootsAllowed
+from mcphub.gateway.rounds import Rounds, principal_of
 from mcphub.gateway.route import not_running, unavailable
 from mcphub.gateway.sight import Sight
 from mcphub.gateway.standing import Owed, Standing, standing_of
@@ -49,11 +56,12 @@ from mcphub.protocol.envelope import (
     RequestMeta,
     UnsupportedVersion,
     error_data,
+    hub_meta_member,
     read_request_meta,
     request_meta,
 )
 from mcphub.protocol.jsonrpc import EMPTY, UNSET, Envelope, NotAMessage, Raw
-from mcphub.protocol.mrtr import BadState
+from mcphub.protocol.mrtr import Round, State
 from mcphub.protocol.versions import ALL, BATCH_VERSION, answer_to_initialize
 from mcphub.spec import Broken, InstanceKey, Off
 from mcphub.supervisor.supervisor import Supervisor
@@ -61,6 +69,8 @@ from mcphub.supervisor.supervisor import Supervisor
 #: Calls one agent may have in flight, and subscriptions it may hold.
 MAX_CALLS = 10_000
 MAX_LISTENS = 100
+#: How often, at the end, it is looked whether calls are left, seconds.
+DRAIN_STEP = 0.02
 #: Bytes of a `_meta` that is remembered, and characters of an agent's name.
 MAX_META = 4096
 MAX_NAME = 100
@@ -74,6 +84,9 @@ class _CallParams(tool_call.Params, gc=False):
 class _MetaOnly(msgspec.Struct, gc=False):
     meta: Raw = msgspec.field(default=EMPTY, name="_meta")
 
+
+#: Kinds of transport over which a server can want a sign-in.
+_SIGNED_IN_TO = ("http", "sse")
 
 _call_params = msgspec.json.Decoder(_CallParams).decode
 _meta_only = msgspec.json.Decoder(_MetaOnly).decode
@@ -91,9 +104,11 @@ class Gateway:
         list_wait: float = 3.0,
         seal_key: bytes = b"",
         list_ttl: float = DEFAULT_MOST,
+        roots: Sequence[str] = ("~",),
     ) -> None:
         self.agents: set[Agent] = set()
         self.counters: Counter[str] = Counter()
+        self._stopping = False
         self._supervisor = supervisor
         self._workers = supervisor.workers
         self._catalog = catalog
@@ -104,17 +119,32 @@ class Gateway:
         self._telling = Telling(self.agents)
         self._loudness = Loudness(self.agents, supervisor.workers, self._sight, self.counters)
         self._rounds = Rounds(seal_key)
+        allowed = RootsAllowed(roots)
+        self._pages = Pages()
+        self._parking = Parking(seal_key, principal_of, self.counters, allowed)
+        self._retries = Retries(self._rounds, self._parking)
+        self._older = LegacyRounds(supervisor.workers, self.counters, allowed, self._pages)
         self._turns = Turns()
         self._checks = Checks()
         self._awakening = Awakening(supervisor.workers)
-        self._reading = reading.Reading(supervisor.workers, self._rounds, self._turns, self._awakening)
+        self._reading = reading.Reading(
+            supervisor.workers,
+            self._rounds,
+            self._turns,
+            self._awakening,
+            self._retries,
+            self._pages,
+        )
         self._watching = Watching(supervisor.workers)
-        self._questions = AskUser(self.counters)
+        self._questions = AskUser(self.counters, self._parking, self._pages, allowed)
+        #: Gives mcphub's own page where a person can sign in to a server, "" = there is none for it.
+        self.page_for: Callable[[Worker], str] | None = None
 
     # --- agents come and go ------------------------------------------------------------------------------------------
 
     def join(self, agent: Agent) -> None:
         self.agents.add(agent)
+        agent.older = self._older
         agent.toolset, agent.library = self._sight.both(agent.workspace, agent.view)
         knows_all(agent)
 
@@ -122,6 +152,7 @@ class Gateway:
         """Cancel its calls upstream, forget what it listened to."""
         self.agents.discard(agent)
         self._questions.left(agent)
+        self._pages.left(agent)
         self._watching.left(agent)
         for call in list(agent.calls.values()):
             call.withdraw("the agent left")
@@ -161,10 +192,28 @@ class Gateway:
             if len(agent.listens) and (frames := agent.listens.changed(kind)):
                 agent.send(frames)
 
+    async def drain(self, seconds: float) -> int:
+        """mcphub is going down: nothing more is sent to a server, and what was sent has so long to be answered. Returns
+        how many calls have not been by then."""
+        self._stopping = True
+        for agent, mid in list(self._awakening.held):
+            if self._awakening.cancel(agent, mid):
+                self._not_any_more(agent, mid)
+        until = self._loop.time() + seconds
+        # Looked at now and then, so that no call pays for being waited for.
+        while (left := sum(len(agent.calls) for agent in self.agents)) and self._loop.time() < until:  # noqa: ASYNC110
+            await anyio.sleep(DRAIN_STEP)
+        return left
+
     def end(self, spared: Collection[Agent] = ()) -> None:
-        """mcphub is going down: end every subscription in order, but those of agents that go on in another daemon."""
+        """mcphub is going down: answer each call that is left by what is known of it, and end every subscription in
+        order, but those of agents that go on in another daemon."""
         for agent in self.agents:
-            if len(agent.listens) and agent not in spared:
+            if agent in spared:
+                continue
+            for call in list(agent.calls.values()):
+                call.cut_short()
+            if len(agent.listens):
                 agent.send(agent.listens.end())
 
     # --- what is seen ------------------------------------------------------------------------------------------------
@@ -187,6 +236,10 @@ class Gateway:
         for agent in self.agents:
             agent.toolset = self._sight.toolset(agent.workspace, agent.view)
             agent.library = self._sight.library(agent.workspace, agent.view)
+        if any(worker.awaits_agent for worker in self._workers.values()):
+            for agent in self.agents:
+                if agent.era:
+                    self._introduce(agent)
         self._watching.renew()
         self._awakening.renew()
         self._lists.renew()
@@ -208,7 +261,7 @@ class Gateway:
             self._not_a_message(agent, line, e)
             return
         if env.method is None:
-            if not self._questions.answered(agent, env):
+            if not self._questions.answered(agent, env) and not self._older.answered(agent, env):
                 self.counters["stray_replies"] += 1
         elif env.id is UNSET:
             self._notified(agent, env.method, env.params)
@@ -265,8 +318,12 @@ class Gateway:
             agent.last_meta = (data, meta)
         if meta.modern and not agent.era:
             agent.era = "modern"
+            agent.declares = capability_sets.declared(read_capabilities(meta.capabilities))
+            self._introduce(agent)
+            agent.introduced()
         if meta.client and not agent.client:
             agent.client = meta.client[:MAX_NAME]
+            agent.introduced()
         return meta
 
     def _start_of(self, agent: Agent, mid: bytes, raw_meta: Raw) -> RequestMeta | None:
@@ -308,17 +365,24 @@ class Gateway:
         meta = self._start_of(agent, mid, params.meta) if params.meta or not agent.version else agent.plain_meta
         if meta is None:
             return
+        answer = ""
+        if responses and meta.modern:
+            responses, answer = invitation.taken_out(responses)
         route = agent.toolset.routes.get(params.name)
         if route is None:
-            # Its server may have connected in this very turn of the loop.
+            # Its server may have connected in this very turn of the loop, which nobody was told of yet.
+            self._supervisor.catch_up()
             agent.toolset = self.toolset(agent.workspace, agent.view)
             route = agent.toolset.routes.get(params.name)
         if route is None:
-            self._unknown(agent, mid, meta.modern, params.name)
+            self._unknown(agent, mid, meta, params.name, answer)
             return
         calls = agent.calls
         elsewhere = self._waiting or agent.listens.held or self._awakening.held
         busy = mid in calls or (elsewhere and self._in_flight(agent, mid))
+        if self._stopping:
+            self._not_any_more(agent, mid)
+            return
         if busy or len(calls) >= MAX_CALLS:
             text = "this id is in flight already" if len(calls) < MAX_CALLS else "too many calls in flight"
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, text))
@@ -333,14 +397,21 @@ class Gateway:
         if refusal := self._checks.refusal(route.definition, arguments):
             self._refuse(agent, mid, meta.modern, route, refusal)
             return
+        brought: State | None = None
+        if state is not EMPTY and meta.modern:
+            of = Round(principal_of(agent), route.key.name, "tools/call", route.definition.name, bytes(arguments))
+            brought = self._retries.goes_on(agent, mid, meta, of, responses, state)
+            if brought is None:
+                return
         worker = self._workers.get(route.key)
         client = worker.client if worker is not None else None
         if worker is None or client is None or client.over:
             if worker is None or not self._held(agent, mid, worker, params, responses, state):
-                self._unavailable(agent, mid, meta.modern, route.key, worker)
+                self._unavailable(agent, mid, route.key, worker, meta, answer)
             return
         if worker.sessions is not None:
-            client = worker.sessions.client_for(client, meta.modern, agent.declares)
+            declares = capability_sets.declared_by(meta.capabilities) if meta.modern else agent.declares
+            client = worker.sessions.client_for(client, meta.modern, declares)
         channel = client.channel
         if channel is not None and channel.full:
             text = f"The server {worker.name} does not read its requests (overloaded). Try again later."
@@ -350,29 +421,36 @@ class Gateway:
         call = AgentCall(agent, client, mid, route, meta, now, now + timeout, timeout)
         if route.definition.structured:
             call.results = self._checks
+        if not answer and worker.spec.transport.kind in _SIGNED_IN_TO:
+            call.pages = self
         modern = client.era == "modern"
         more = b""
-        if modern and meta.modern:
-            try:
-                more = self._reading.rounds_of(
-                    call, "tools/call", route.definition.name, arguments, responses, state
-                )
-            except BadState as e:
-                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e)))
+        if not meta.modern:
+            if modern:
+                call.arguments = bytes(arguments)
+        elif modern:
+            call.rounds = self._rounds
+            more = self._reading.rounds_of(call, "tools/call", route.definition.name, arguments, responses, brought)
+        else:
+            if responses is not EMPTY and url_steps.declined(responses):
+                agent.send(jsonrpc.result_frame(mid, serving.tool_error(url_steps.not_wanted(worker.name), True)))
                 return
-        elif responses and meta.modern and url_steps.declined(responses):
-            agent.send(jsonrpc.result_frame(mid, serving.tool_error(url_steps.not_wanted(worker.name), True)))
-            return
+            if meta.capabilities:
+                call.rounds = self._rounds
+                call.arguments = bytes(arguments)
+                call.asking = Asking(tries=brought.tries) if brought is not None else None
         calls[mid] = call
         if meta.modern and meta.log_level and not modern:
             self._loudness.set_levels()  # a legacy server is told for all its calls at once
         asked = self._turns.asked
+        if brought is not None and self._waits_for_pages(call, brought):
+            return
         if asked and route.key in asked and not self._its_turn(call, arguments, more):
             return
         if meta is NO_META:
-            tail = HUB_META_MEMBER if modern else b""
+            tail = (hub_meta_member(agent.offers) if agent.offers else HUB_META_MEMBER) if modern else b""
         else:
-            tail = more + request_meta(modern, meta, client.next_id())
+            tail = more + request_meta(modern, meta, client.next_id(), agent.offers)
         call.up_id = client.call_tool(call, route.quoted, arguments, tail)
 
     def _held(
@@ -389,6 +467,22 @@ class Gateway:
         data = error_data("validation", route.key.name, tool=route.definition.name)
         agent.send(jsonrpc.result_frame(mid, serving.tool_error(text, modern, data)))
 
+    def _waits_for_pages(self, call: AgentCall, brought: State) -> bool:
+        """Whether a call, whose agent was sent to pages, is sent later, once they are done."""
+        arguments = call.arguments
+
+        def go_on() -> None:
+            client, route = call.client, call.route
+            assert route is not None
+            if client.over:
+                call.not_sent("lost", "the connection was lost while it waited for a page to be done")
+            elif route.key not in self._turns.asked or self._its_turn(call, arguments, b""):
+                call.begin(self._loop.time())
+                tail = request_meta(client.era == "modern", call.meta, client.next_id())
+                call.up_id = client.call_tool(call, route.quoted, arguments, tail)
+
+        return call.client.era == "legacy" and self._pages.wait(call, brought.pages, go_on)
+
     def _its_turn(self, call: AgentCall, arguments: Data, more: bytes) -> bool:
         """Whether a call to a server that asks may be sent now; else it is sent, or ends, later."""
         kept = bytes(arguments)
@@ -397,13 +491,14 @@ class Gateway:
             client, meta, route = call.client, call.meta, call.route
             assert route is not None
             call.begin(self._loop.time())
-            tail = request_meta(client.era == "modern", meta, client.next_id())
+            tail = request_meta(client.era == "modern", meta, client.next_id(), call.caller.offers)
             call.up_id = client.call_tool(call, route.quoted, kept, more + tail)
 
         return self._turns.take(call, send)
 
-    def _unknown(self, agent: Agent, mid: bytes, modern: bool, name: str) -> None:
+    def _unknown(self, agent: Agent, mid: bytes, meta: RequestMeta, name: str, answer: str) -> None:
         """A name that is not listed: of a tool that is withheld, of a server which never could list, or nobody's."""
+        modern = meta.modern
         seen = self.seen(agent.workspace, agent.view)
         if why := self._catalog.refusal(seen, self._supervisor.snapshot.value.views, name, agent.view):
             agent.send(jsonrpc.result_frame(mid, serving.tool_error(why, modern)))
@@ -414,7 +509,7 @@ class Gateway:
             worker = self._workers.get(key)
             wish = self._supervisor.snapshot.value.desired.get(key)
             if worker is not None and not worker.listed:
-                self._unavailable(agent, mid, modern, key, worker)
+                self._unavailable(agent, mid, key, worker, meta, answer)
                 return
             if isinstance(wish, Off | Broken):
                 text = not_running(key.name, wish)
@@ -423,6 +518,10 @@ class Gateway:
         text = f"unknown tool {name[:128]!r}: tools/list has the names"
         agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text))
 
+    def _not_any_more(self, agent: Agent, mid: bytes) -> None:
+        text = "mcphub is stopping: this was not sent to its server; ask again once mcphub runs"
+        agent.send(jsonrpc.error_frame(mid, jsonrpc.INTERNAL_ERROR, text, error_data("stopping", "")))
+
     def _in_flight(self, agent: Agent, mid: bytes) -> bool:
         if mid in agent.calls or mid in agent.listens or (agent, mid) in self._waiting:
             return True
@@ -430,13 +529,39 @@ class Gateway:
             return True
         return self._watching.begins(agent, mid)
 
-    def _unavailable(self, agent: Agent, mid: bytes, modern: bool, key: InstanceKey, worker: Worker | None) -> None:
-        state = worker.state if worker is not None else None
+    def _unavailable(
+        self, agent: Agent, mid: bytes, key: InstanceKey, worker: Worker | None, meta: RequestMeta, answer: str
+    ) -> None:
+        """`answer` is what its person said to the question of an earlier try, "" = there was none."""
+        state, modern = worker.state if worker is not None else None, meta.modern
+        if isinstance(state, NeedsAuth) and worker is not None:
+            if answer:
+                text = url_steps.not_wanted(key.name) if answer == invitation.NO else invitation.not_yet(key.name)
+                agent.send(jsonrpc.result_frame(mid, serving.tool_error(text, modern)))
+                return
+            if page := self._page(agent, worker, meta):
+                agent.send(invitation.invite(mid, key.name, page, modern))
+                return
         retry_in = state.retry_at - self._loop.time() if isinstance(state, Pending) else 0.0
         text = unavailable(key.name, state, retry_in)
         if worker is not None:
             worker.wake_failed()
         agent.send(jsonrpc.result_frame(mid, serving.tool_error(text, modern)))
+
+    def _page(self, agent: Caller, worker: Worker, meta: RequestMeta) -> str:
+        """Where its person can sign in to this server, "" = the agent cannot show that, or there is no such place."""
+        declared = read_capabilities(meta.capabilities) if meta.modern else agent.capabilities
+        if self.page_for is None or not invitation.can_be_asked(meta.modern, agent.version, declared):
+            return ""
+        return self.page_for(worker)
+
+    def invited(self, call: AgentCall) -> bytes:
+        """The answer to a call that its server refused for want of a sign-in, b"" where its agent cannot be asked.
+        Implements call.Pages."""
+        worker = self._workers.get(call.key)
+        if worker is None or not (page := self._page(call.caller, worker, call.meta)):
+            return b""
+        return invitation.invite(call.mid, worker.name, page, call.meta.modern)
 
     def _request(self, agent: Agent, env: Envelope) -> None:
         method, mid = env.method, jsonrpc.encode_id(env.id)  # type: ignore[arg-type]
@@ -459,15 +584,20 @@ class Gateway:
         elif method == "tools/list" or method in MEMBERS:
             self._lists.ask(agent, str(method), mid, meta.modern, env.params)
         elif method in reading.METHODS:
-            if len(agent.calls) >= MAX_CALLS:
+            if self._stopping:
+                self._not_any_more(agent, mid)
+            elif len(agent.calls) >= MAX_CALLS:
                 agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many calls in flight"))
             else:
+                self._supervisor.catch_up()  # as for a tool that is not known
+                agent.library = self._sight.both(agent.workspace, agent.view)[1]
                 self._reading.ask(agent, mid, str(method), env.params, meta)
         elif meta.modern and method == "server/discover":
             agent.send(jsonrpc.result_frame(mid, serving.discover_result(agent.view, self._instructions(agent))))
         elif meta.modern and method == "subscriptions/listen" and len(agent.listens) >= MAX_LISTENS:
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many subscriptions"))
         elif meta.modern and method == "subscriptions/listen":
+            agent.declares = capability_sets.declared_by(meta.capabilities)
             self._listen(agent, mid, _object(env.params).get("notifications"))
         elif not meta.modern and method in ("resources/subscribe", "resources/unsubscribe"):
             self._subscribe(agent, str(method), mid, env.params)
@@ -501,9 +631,19 @@ class Gateway:
         capabilities = params.get("capabilities")
         agent.capabilities = capabilities if isinstance(capabilities, dict) else {}
         agent.declares = capability_sets.declared(agent.capabilities)
+        agent.offers = capability_sets.offered(agent.capabilities, agent.version)
         info = params.get("clientInfo")
         if isinstance(info, dict) and isinstance(info.get("name"), str) and not agent.client:
             agent.client = info["name"][:MAX_NAME]
+        self._introduce(agent)
+        agent.introduced()
+
+    def _introduce(self, agent: Agent) -> None:
+        """Tell the servers that are for this agent alone what it can do."""
+        for key in self.seen(agent.workspace, agent.view).values():
+            worker = self._workers.get(key)
+            if worker is not None and worker.spec.agent:
+                worker.introduce(agent.declares)
 
     def _instructions(self, agent: Agent) -> str:
         """What the servers that this agent sees said when they were last connected; waits for none of them."""
@@ -582,7 +722,9 @@ class Gateway:
         if method == "notifications/cancelled":
             self._questions.withdrawn(client, params)
             return
-        if method == messages.MESSAGE:
+        if method == COMPLETE:
+            self._pages.completed(worker.key, params)
+        elif method == messages.MESSAGE:
             self._loudness.said(worker, client, params)
         else:
             self.counters["dropped_notifications"] += 1

@@ -6,6 +6,8 @@ brings back the exposed ones; everything else keeps its bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from mcphub.channel import Data
@@ -13,7 +15,7 @@ from mcphub.connection.client import Client
 from mcphub.gateway.call import AgentCall
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.content import Rename, edit_result
-from mcphub.protocol.envelope import HUB_META_MEMBER, NO_META, RequestMeta, request_meta
+from mcphub.protocol.envelope import NO_META, RequestMeta, hub_meta_member, request_meta
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.spec import InstanceKey
 
@@ -26,6 +28,10 @@ class Forwarded(AgentCall, gc=False, eq=False):
     server_key: InstanceKey = InstanceKey("", "")
     method: str = ""
     rename: Rename = str
+    #: The server's own name, or URI, of what is asked about.
+    original: str = ""
+    #: The params, where they may have to be sent again.
+    params: dict[str, Raw] = {}
 
     @property
     def key(self) -> InstanceKey:
@@ -40,8 +46,19 @@ class Forwarded(AgentCall, gc=False, eq=False):
         return self.method
 
     @property
+    def target(self) -> str:
+        return self.original
+
+    @property
     def read_only(self) -> bool:
         return True
+
+    def kept(self, params: Mapping[str, Raw]) -> None:
+        self.params = {name: Raw(bytes(value)) for name, value in params.items() if name != "_meta"}
+
+    def again(self, client: Client, more: bytes) -> None:
+        params = params_for(client, self.params, self.meta, self.caller.offers, more)
+        self.up_id = client.send_request(self, self.method, params)
 
     def shaped(self, parts: tuple[Data, ...]) -> tuple[Data, ...]:
         whole = edit_result(self.method, b"".join(parts), self.rename)
@@ -62,12 +79,16 @@ class Forwarded(AgentCall, gc=False, eq=False):
         return msgspec.json.encode(fields)
 
 
-def params_for(client: Client, params: dict[str, Raw], meta: RequestMeta) -> bytes:
-    """The params of an upstream request as members without braces; hop keys of `_meta` are ours."""
+def params_for(
+    client: Client, params: Mapping[str, Raw], meta: RequestMeta, offers: bytes = b"", more: bytes = b""
+) -> bytes:
+    """The params of an upstream request as members without braces; hop keys of `_meta` are ours. `more` are members of
+    a retry, with a leading comma."""
     body = b",".join([jsonrpc.quote(k) + b":" + bytes(v) for k, v in params.items() if k != "_meta"])
     modern = client.era == "modern"
     if meta is NO_META:
-        tail = HUB_META_MEMBER if modern else b""
+        tail = hub_meta_member(offers) if modern else b""
     else:
-        tail = request_meta(modern, meta, client.next_id())
+        tail = request_meta(modern, meta, client.next_id(), offers)
+    tail = more + tail
     return body + tail if body else tail[1:]

@@ -15,6 +15,7 @@ from mcphub.connection.client import Client
 from mcphub.connection.worker import Worker
 from mcphub.gateway import messages
 from mcphub.gateway.agent import Agent
+from mcphub.gateway.call import AgentCall
 from mcphub.gateway.sight import Sight
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.envelope import RequestMeta
@@ -98,5 +99,7 @@ class Loudness:
                     agent.send(frame)
             elif any(c.meta.log_level and messages.passes(level, c.meta.log_level) for c in calls):
                 opted.append(agent)
+        # One that waits for an answer is no agent's now, and may be what the server speaks of.
+        in_flight = max(in_flight, sum(isinstance(one, AgentCall) for one in client.waiting().values()))
         if len(opted) == 1 and in_flight == 1:
             opted[0].send(frame)

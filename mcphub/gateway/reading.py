@@ -7,19 +7,23 @@ own name or URI, and what comes back is `forward.Forwarded`'s.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from mcphub.catalog.library import Lead, Library
 from mcphub.channel import Data
+from mcphub.connection import capability_sets
 from mcphub.connection.machine import Pending
 from mcphub.connection.worker import Worker
 from mcphub.gateway import url_steps
 from mcphub.gateway.awakening import Awakening
 from mcphub.gateway.call import AgentCall, Caller
 from mcphub.gateway.forward import Forwarded, params_for
-from mcphub.gateway.rounds import Rounds
+from mcphub.gateway.legacy_rounds import Asking
+from mcphub.gateway.pages import Pages
+from mcphub.gateway.retries import Retries
+from mcphub.gateway.rounds import Rounds, principal_of
 from mcphub.gateway.route import unavailable
 from mcphub.gateway.turns import Turns
 from mcphub.protocol import jsonrpc, mrtr
@@ -90,8 +94,16 @@ class Reading:
     """Sends these requests on. `workers` is the supervisor's table."""
 
     def __init__(
-        self, workers: Mapping[InstanceKey, Worker], rounds: Rounds, turns: Turns, awakening: Awakening
+        self,
+        workers: Mapping[InstanceKey, Worker],
+        rounds: Rounds,
+        turns: Turns,
+        awakening: Awakening,
+        retries: Retries,
+        pages: Pages,
     ) -> None:
+        self._retries = retries
+        self._pages = pages
         self._workers = workers
         self._rounds = rounds
         self._turns = turns
@@ -99,13 +111,11 @@ class Reading:
         self._loop = asyncio.get_running_loop()
 
     def rounds_of(
-        self, call: AgentCall, method: str, target: str, arguments: Data, responses: Raw, sealed: Raw
+        self, call: AgentCall, method: str, target: str, arguments: Data, responses: Raw, state: mrtr.State | None
     ) -> bytes:
-        """Let this call have rounds; returns what a retry carries, with a leading comma. Raises mrtr.BadState."""
-        principal = f"{call.caller.workspace}\0{call.caller.client}"
-        call.round = mrtr.Round(principal, call.server, method, target, bytes(arguments))
-        call.rounds = self._rounds
-        return self._rounds.retry(call.round, responses, sealed)
+        """Let this call have rounds; returns what a retry carries, with a leading comma."""
+        call.round = mrtr.Round(principal_of(call.caller), call.server, method, target, bytes(arguments))
+        return self._rounds.retry(responses, state)
 
     def ask(self, agent: Caller, mid: bytes, method: str, raw: Raw, meta: RequestMeta) -> None:
         """Send one request on, or answer why not."""
@@ -122,6 +132,14 @@ class Reading:
         worker = self._workers.get(lead.key)
         client = worker.client if worker is not None else None
         server = lead.key.name
+        sealed = params.pop("requestState", EMPTY) if meta.modern and method in mrtr.METHODS else EMPTY
+        brought: mrtr.State | None = None
+        if sealed:
+            arguments = bytes(params.get("arguments", EMPTY))
+            of = mrtr.Round(principal_of(agent), server, method, lead.original, arguments)
+            brought = self._retries.goes_on(agent, mid, meta, of, params.get("inputResponses", EMPTY), sealed)
+            if brought is None:
+                return
         if worker is None or client is None or client.over:
             again = Raw(bytes(raw))
             if worker is not None and self._awakening.hold(
@@ -137,7 +155,8 @@ class Reading:
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INTERNAL_ERROR, text, data))
             return
         if worker.sessions is not None:
-            client = worker.sessions.client_for(client, meta.modern, agent.declares)
+            declares = capability_sets.declared_by(meta.capabilities) if meta.modern else agent.declares
+            client = worker.sessions.client_for(client, meta.modern, declares)
         if method == "completion/complete":
             if worker.facts is None or "completions" not in worker.facts.capabilities:
                 text = f"Method not found: the server {server} offers no completion"
@@ -158,28 +177,43 @@ class Reading:
             server_key=lead.key,
             method=method,
             rename=lambda uri: library.expose(server, uri),
+            original=lead.original,
         )
+        if meta.modern:
+            request.rounds = self._rounds
+            request.arguments = bytes(params.get("arguments", EMPTY))
+            request.asking = Asking(tries=brought.tries) if brought is not None and brought.tries else None
+        elif client.era == "modern" and method in mrtr.METHODS:
+            request.kept(params)
         if method in mrtr.METHODS and client.era == "modern" and meta.modern:
-            sealed, responses = params.pop("requestState", EMPTY), params.pop("inputResponses", EMPTY)
-            arguments = bytes(params.get("arguments", EMPTY))
-            try:
-                more = self.rounds_of(request, method, lead.original, arguments, responses, sealed)
-            except mrtr.BadState as e:
-                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e)))
-                return
+            responses = params.pop("inputResponses", EMPTY)
+            more = self.rounds_of(request, method, lead.original, request.arguments, responses, brought)
             if more:
                 params |= _members(b"{" + more[1:] + b"}")
         elif meta.modern and url_steps.declined(params.pop("inputResponses", EMPTY)):
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, url_steps.not_wanted(server)))
             return
         agent.calls[mid] = request
-        if lead.key in self._turns.asked:
-            kept = {name: value.copy() for name, value in params.items()}
+        pages = brought.pages if brought is not None else ()
+        if pages or lead.key in self._turns.asked:
+            self._later(request, {name: value.copy() for name, value in params.items()}, pages)
+            return
+        request.up_id = client.send_request(request, method, params_for(client, params, meta, agent.offers))
 
-            def send() -> None:
-                request.begin(self._loop.time())
-                request.up_id = client.send_request(request, method, params_for(client, kept, meta))
+    def _later(self, request: Forwarded, params: dict[str, Raw], pages: Sequence[str]) -> None:
+        """Send it when its pages are done, and it is its turn."""
 
-            if not self._turns.take(request, send):
-                return
-        request.up_id = client.send_request(request, method, params_for(client, params, meta))
+        def send() -> None:
+            client = request.client
+            request.begin(self._loop.time())
+            body = params_for(client, params, request.meta, request.caller.offers)
+            request.up_id = client.send_request(request, request.method, body)
+
+        def turn() -> None:
+            if request.client.over:
+                request.not_sent("lost", "the connection was lost while it waited for a page to be done")
+            elif request.key not in self._turns.asked or self._turns.take(request, send):
+                send()
+
+        if not pages or not self._pages.wait(request, pages, turn):
+            turn()

@@ -5,12 +5,16 @@ It must not ask anybody: the agent answers in its own time, by sending the reque
 
 from __future__ import annotations
 
+import secrets
 import time
+from collections.abc import Sequence
 
 import msgspec
 
+from mcphub.gateway import url_steps
 from mcphub.gateway.ask_user import shown_question
 from mcphub.gateway.askable import read_capabilities, refuse_undeclared
+from mcphub.gateway.call import AgentCall, Caller
 from mcphub.protocol import jsonrpc, mrtr
 from mcphub.protocol.envelope import RESULT_META
 from mcphub.protocol.jsonrpc import EMPTY, Raw
@@ -39,24 +43,45 @@ class Rounds:
                 raise ValueError("inputRequests is nested too deeply") from None
             parts.append(b',"inputRequests":' + msgspec.json.encode(shown))
         state = found.requestState if isinstance(found.requestState, str) else None
-        sealed = mrtr.seal(self._key, of, state, time.time_ns() / 1e9)
-        parts.append(b',"requestState":%b}' % jsonrpc.quote(sealed))
+        parts.append(b',"requestState":%b}' % jsonrpc.quote(self.sealed(of, mrtr.State(state))))
         return b"".join(parts)
 
-    def retry(self, of: mrtr.Round, responses: Raw, sealed: Raw) -> bytes:
-        """What a retry carries on the server's hop, as members with a leading comma. Raises mrtr.BadState."""
+    def sealed(self, of: mrtr.Round, state: mrtr.State) -> str:
+        """This state for the agent to bring back."""
+        return mrtr.seal(self._key, of, state, time.time_ns() / 1e9, secrets.token_bytes(mrtr.NONCE_BYTES))
+
+    def pages(self, call: AgentCall, steps: Sequence[url_steps.Step]) -> bytes:
+        """The `input_required` result for an agent whose call a legacy server refuses until these pages are done."""
+        tries = call.asking.tries if call.asking is not None else 0
+        state = mrtr.State(pages=tuple(step.elicitationId for step in steps), tries=tries + 1)
+        return url_steps.as_questions(steps, self.sealed(round_of(call), state))
+
+    def unsealed(self, of: mrtr.Round, sealed: Raw) -> mrtr.State:
+        """What an agent brought back with this request. Raises mrtr.BadState."""
+        try:
+            text = _string(sealed)
+        except msgspec.DecodeError:
+            raise mrtr.BadState("requestState is no string") from None
+        return mrtr.unseal(self._key, of, text, time.time_ns() / 1e9)
+
+    def retry(self, responses: Raw, state: mrtr.State | None) -> bytes:
+        """What a retry carries on the server's hop, as members with a leading comma."""
         out = b""
-        if sealed:
-            try:
-                text = _string(sealed)
-            except msgspec.DecodeError:
-                raise mrtr.BadState("requestState is no string") from None
-            state = mrtr.unseal(self._key, of, text, time.time_ns() / 1e9)
-            if state is not None:
-                out = b',"requestState":' + jsonrpc.quote(state)
+        if state is not None and state.server is not None:
+            out = b',"requestState":' + jsonrpc.quote(state.server)
         if responses:
             out += b',"inputResponses":' + bytes(responses)
         return out
+
+
+def round_of(call: AgentCall) -> mrtr.Round:
+    """What a seal of this call's is bound to; its arguments must have been kept."""
+    return mrtr.Round(principal_of(call.caller), call.server, call.asked_for, call.target, call.arguments)
+
+
+def principal_of(caller: Caller) -> str:
+    """Who an agent is over all its connections."""
+    return f"{caller.workspace}\0{caller.client}"
 
 
 def _question(raw: Raw) -> tuple[str, Raw]:

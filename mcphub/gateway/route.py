@@ -25,6 +25,11 @@ def unavailable(name: str, state: State | None, retry_in: float) -> str:
             return f"The server {name} was removed from the configuration; its tools are gone. List the tools again."
         case Connected():
             return f"The server {name} has just been lost; mcphub reconnects to it. Try again in a few seconds."
+        case Pending(offline=True):
+            return (
+                f"The server {name} cannot be reached: this machine is offline, or has no way to the server's host. "
+                "mcphub reconnects as soon as there is one. Go on without it."
+            )
         case Pending(attempt=0):
             return f"The server {name} is starting. Try again in a few seconds; `mcphub status {name}` shows more."
         case Pending(attempt=attempt, fault=fault):
@@ -36,7 +41,8 @@ def unavailable(name: str, state: State | None, retry_in: float) -> str:
         case Failed(fault=fault):
             return f"The server {name} has failed: {fault.message}. What to do: {fault.remedy(name)}."
         case NeedsAuth(challenge=challenge):
-            return f"The server {name} {challenge}. A person must do that, then run `mcphub reconnect {name}`."
+            after = "" if "mcphub login" in challenge else f", then run `mcphub reconnect {name}`"
+            return f"The server {name} {challenge}. A person must do that{after}."
         case Disabled(because=because, detail=detail):
             return f"The server {name} is disabled ({because}). {detail}".rstrip()
         case _:

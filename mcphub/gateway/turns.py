@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from mcphub.connection.client import Client
-from mcphub.gateway.call import AgentCall
+from mcphub.gateway.call import AgentCall, whose
 from mcphub.spec import InstanceKey
 
 #: Calls that may wait for one server.
@@ -56,7 +56,7 @@ class Turns:
 
     def _may(self, call: AgentCall) -> bool:
         others = [w for w in call.client.waiting().values() if isinstance(w, AgentCall)]
-        if any(other.caller != call.caller for other in others):
+        if any(whose(other) != whose(call) for other in others):
             return False
         # Who was asked may need another call for the answer: behind those who wait, none of them would ever go on.
         return call.key not in self._waiting or any(other.questions is not None for other in others)
@@ -82,7 +82,7 @@ class Turns:
                 first.call.not_sent("lost", "the connection was lost while it waited for other agents' calls")
                 continue
             waiting = first.call.client.waiting().values()
-            if any(isinstance(w, AgentCall) and w.caller != first.call.caller for w in waiting):
+            if any(isinstance(w, AgentCall) and whose(w) != whose(first.call) for w in waiting):
                 return
             queue.popleft()
             first.timer.cancel()

@@ -74,9 +74,9 @@ def as_data(steps: Sequence[Step]) -> bytes:
     return msgspec.json.encode({"elicitations": steps})
 
 
-def as_questions(steps: Sequence[Step]) -> bytes:
-    """The `input_required` result for a modern agent, which does not know the error; its retry is another call, so
-    that there is no state."""
+def as_questions(steps: Sequence[Step], state: str) -> bytes:
+    """The `input_required` result for a modern agent, which does not know the error. Its retry is another call, which
+    the state says of which pages."""
     asked = {
         f"page{number}": {
             "method": "elicitation/create",
@@ -85,7 +85,7 @@ def as_questions(steps: Sequence[Step]) -> bytes:
         for number, step in enumerate(steps, 1)
     }
     head = b'{"resultType":"input_required","_meta":{%b},"inputRequests":' % RESULT_META
-    return head + msgspec.json.encode(asked) + b"}"
+    return head + msgspec.json.encode(asked) + b',"requestState":' + msgspec.json.encode(state) + b"}"
 
 
 def not_wanted(server: str) -> str:

@@ -506,6 +506,9 @@ def offers(worker: Worker) -> bool:
 def _lane(key: InstanceKey, worker: Worker | None, agent: Watcher, mid: bytes) -> _Lane:
     """Where this holder's calls go."""
     sessions = worker.sessions if worker is not None else None
-    if mid or sessions is None or worker is None or not sessions.is_apart(worker.client, agent.declares):
+    own = worker.client if worker is not None else None
+    if mid and (own is None or own.era == "modern"):
+        return key, b""
+    if sessions is None or worker is None or not sessions.is_apart(worker.client, agent.declares):
         return key, b""
     return key, agent.declares

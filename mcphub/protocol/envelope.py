@@ -166,11 +166,12 @@ def _carried(raw: Raw) -> bytes:
     return b"{" + b",".join(kept) + b"}" if kept else b""
 
 
-def request_meta(modern: bool, meta: RequestMeta, token: int) -> bytes:
-    """The `_meta` member for an upstream request, as `,"_meta":{...}`, b"" where none is needed."""
+def request_meta(modern: bool, meta: RequestMeta, token: int, offers: bytes = b"") -> bytes:
+    """The `_meta` member for an upstream request, as `,"_meta":{...}`, b"" where none is needed. `offers` is
+    what a legacy agent can do, as ClientCapabilities of the modern era."""
     members = b""
     if modern:
-        members = HUB_META_OPEN + meta.capabilities if meta.capabilities else HUB_META
+        members = HUB_META_OPEN + (meta.capabilities or offers or b"{}")
     if meta.log_level and modern:
         members += b',"%b":"%b"' % (LOG_LEVEL_KEY.encode(), meta.log_level.encode())
     if meta.progress_token:
@@ -178,6 +179,12 @@ def request_meta(modern: bool, meta: RequestMeta, token: int) -> bytes:
     if meta.carried:
         members += (b"," if members else b"") + meta.carried
     return b',"_meta":{%b}' % members if members else b""
+
+
+@functools.lru_cache(maxsize=32)
+def hub_meta_member(offers: bytes) -> bytes:
+    """HUB_META_MEMBER for a legacy agent that can do this."""
+    return b',"_meta":{%b%b}' % (HUB_META_OPEN, offers or b"{}")
 
 
 class UnsupportedResult(ValueError):

@@ -80,6 +80,8 @@ class Refusal(msgspec.Struct, frozen=True):
     retry_after: float = 0.0
     #: WWW-Authenticate of a `needs_auth`, as it came.
     challenge: str = ""
+    #: The message says all that is to be said.
+    whole: bool = False
 
 
 def reply(mid: int, head: Head, body: bytes, *, session: bool, probing: bool, now: float) -> bytes | Refusal:

@@ -2,25 +2,35 @@
 
 It must not ask anybody. Both agents of a hub look like one principal to a server, so its `requestState` is wrapped:
 only the agent it was given to may bring it back, for the same request, for a limited time (MCP spec 2026-07-28,
-basic/patterns/mrtr). The seal is an HMAC: the state is the server's own and opaque to everybody already.
+basic/patterns/mrtr). The seal is AES-256-GCM (NIST SP 800-38D): what the hub itself puts in is nobody's business, and
+the request that it belongs to is authenticated with it, not written down.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import hmac
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mcphub.protocol.jsonrpc import Raw
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 #: Methods that may answer `input_required`.
 METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
 #: How long a round may take, seconds.
 LIFETIME = 900.0
+#: How often a server may ask because of one request.
+MAX_ROUNDS = 10
 #: Seals of another form are refused.
-FORMAT = 1
+FORMAT = 2
+#: Bytes that the caller makes anew for each seal.
+NONCE_BYTES = 12
 #: The largest state of a server that is carried.
 MAX_STATE = 256 << 10
 #: The largest seal that is looked at: a character of a state may take six bytes in JSON, and base64 adds a third.
@@ -31,12 +41,22 @@ class BadState(ValueError):
     """A `requestState` that was not given to this agent for this request, was changed, or is too old: -32602."""
 
 
+class State(msgspec.Struct, frozen=True, array_like=True):
+    """What a seal keeps between two rounds."""
+
+    #: The server's own; None where it gave none: then none goes back to it.
+    server: str | None = None
+    #: The call that waits at a legacy server, and which of its rounds this is.
+    parked: str = ""
+    round: int = 0
+    #: The pages that a legacy server wants opened before it is called anew, and how often it was by now.
+    pages: tuple[str, ...] = ()
+    tries: int = 0
+
+
 class _Sealed(msgspec.Struct, array_like=True):
-    format: int
-    digest: str
     expires: float
-    #: None where the server gave no state of its own: then none goes back to it.
-    state: str | None
+    state: State
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -48,10 +68,10 @@ class Round(msgspec.Struct, frozen=True):
     target: str
     arguments: bytes
 
-    def digest(self) -> str:
+    def digest(self) -> bytes:
         # As JSON, since each of them may hold any character: no two rows of names give the same bytes.
-        parts = msgspec.json.encode([self.principal, self.server, self.method, self.target])
-        return hashlib.sha256(parts + _canonical(self.arguments)).hexdigest()
+        parts = msgspec.json.encode([FORMAT, self.principal, self.server, self.method, self.target])
+        return hashlib.sha256(parts + _canonical(self.arguments)).digest()
 
 
 def _canonical(arguments: bytes) -> bytes:
@@ -61,15 +81,23 @@ def _canonical(arguments: bytes) -> bytes:
         return arguments
 
 
-def seal(key: bytes, of: Round, state: str | None, now: float) -> str:
-    """The state that the agent gets; `now` is wall-clock seconds, so that a seal outlives a restart."""
-    body = msgspec.json.encode(_Sealed(FORMAT, of.digest(), now + LIFETIME, state))
-    mac = hmac.new(key, body, hashlib.sha256).digest()
-    return base64.urlsafe_b64encode(mac + body).decode("ascii")
+@functools.lru_cache(maxsize=2)
+def _cipher(key: bytes) -> AESGCM:
+    # Imported by the first round: most daemons see none.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(hmac.digest(key, b"mcphub requestState", hashlib.sha256))
 
 
-def unseal(key: bytes, of: Round, sealed: str, now: float) -> str | None:
-    """The server's own state, None where it gave none. Raises BadState, which says no more than that."""
+def seal(key: bytes, of: Round, state: State, now: float, nonce: bytes) -> str:
+    """The state that the agent gets; `now` is wall-clock seconds, so that a seal outlives a restart. `nonce` must never
+    be used twice."""
+    body = msgspec.json.encode(_Sealed(now + LIFETIME, state))
+    return base64.urlsafe_b64encode(nonce + _cipher(key).encrypt(nonce, body, of.digest())).decode("ascii")
+
+
+def unseal(key: bytes, of: Round, sealed: str, now: float) -> State:
+    """What was sealed. Raises BadState, which says no more than that."""
     if len(sealed) > MAX_SEALED:
         raise BadState("requestState cannot be read")
     try:
@@ -78,15 +106,15 @@ def unseal(key: bytes, of: Round, sealed: str, now: float) -> str | None:
         raise BadState("requestState cannot be read") from None
     if base64.urlsafe_b64encode(data) != sealed.encode("ascii"):
         raise BadState("requestState cannot be read")  # the decoder skips what is no base64
-    mac, body = data[:32], data[32:]
-    if not hmac.compare_digest(mac, hmac.new(key, body, hashlib.sha256).digest()):
-        raise BadState("requestState was not given by this hub")
+    from cryptography.exceptions import InvalidTag
+
     try:
+        body = _cipher(key).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], of.digest())
         found = msgspec.json.decode(body, type=_Sealed)
-    except msgspec.DecodeError:
-        raise BadState("requestState cannot be read") from None
-    if found.format != FORMAT or found.expires < now or not hmac.compare_digest(found.digest, of.digest()):
-        raise BadState("requestState does not belong to this request")
+    except (InvalidTag, ValueError):
+        raise BadState("requestState was not given to this agent for this request") from None
+    if found.expires < now:
+        raise BadState("requestState was not given to this agent for this request")
     return found.state
 
 

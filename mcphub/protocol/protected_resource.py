@@ -12,6 +12,8 @@ import msgspec
 from mcphub.protocol.jsonrpc import Raw
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
+#: Where a server of revision 2025-03-26 says that it is its own authorization server.
+OWN = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -20,7 +22,13 @@ class _Metadata(msgspec.Struct):
     authorization_servers: list[Raw]
 
 
+class _Server(msgspec.Struct):
+    issuer: str
+    authorization_endpoint: str
+
+
 _decode = msgspec.json.Decoder(_Metadata).decode
+_decode_server = msgspec.json.Decoder(_Server).decode
 _string = msgspec.json.Decoder(str).decode
 
 
@@ -49,6 +57,14 @@ def authorization_server(document: bytes, url: str) -> str:
     except (msgspec.DecodeError, RecursionError, IndexError, ValueError):
         return ""
     return ascii(f"{server.scheme}://{server.hostname}{port}")[1:-1][:120]
+
+
+def is_server(document: bytes) -> bool:
+    """Whether this is what an authorization server says of itself (RFC 8414)."""
+    try:
+        return bool(_decode_server(document).authorization_endpoint)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return False
 
 
 def _origin(parts: SplitResult) -> tuple[str, str | None, int | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -30,7 +32,7 @@ async def server(shelves: Bench) -> Shelves:
 
 
 async def test_a_question_and_its_answer(shelves: Bench, server: Shelves) -> None:
-    """Obligation 46: the agent sees who asks; the server gets the answer as it was given, under its own id."""
+    """B46: the agent sees who asks; the server gets the answer as it was given, under its own id."""
     agent = legacy(shelves)
     call = await calling(server, agent)
     server.ask(ELICIT, {**FORM, "x": 1.5}, id=7)
@@ -44,7 +46,7 @@ async def test_a_question_and_its_answer(shelves: Bench, server: Shelves) -> Non
 
 
 async def test_sampling(shelves: Bench, server: Shelves) -> None:
-    """Obligation 47: what would mean every server's context is left out, the rest goes along."""
+    """B47: what would mean every server's context is left out, the rest goes along."""
     agent = legacy(shelves)
     await calling(server, agent)
     server.ask(SAMPLE, {**MESSAGES, "includeContext": "allServers"})
@@ -65,7 +67,7 @@ async def test_sampling_that_was_not_offered(shelves: Bench) -> None:
 
 
 async def test_a_refused_form(shelves: Bench, server: Shelves) -> None:
-    """Obligation 36: an agent's error is the server's `cancel`."""
+    """B36: an agent's error is the server's `cancel`."""
     agent = legacy(shelves)
     await calling(server, agent)
     server.ask(ELICIT, FORM)
@@ -99,18 +101,99 @@ async def test_only_the_asked_agent_answers_and_once(shelves: Bench, server: She
     assert shelves.gateway.counters["stray_replies"] == 7
 
 
-async def test_two_agents_in_flight(shelves: Bench, server: Shelves) -> None:
-    """Obligation 43: nobody is shown the question, the server is refused, and it is counted."""
-    agents = [legacy(shelves), legacy(shelves)]
-    for number, agent in enumerate(agents, 1):
-        await calling(server, agent, number)
+async def two_in_flight(shelves: Bench, server: Shelves, **can: Any) -> tuple[list[Agent], list[Message]]:
+    """Two agents with a call each, as the server got it."""
+    agents = [legacy(shelves, **can), legacy(shelves, **can)]
+    return agents, [await calling(server, agent, number) for number, agent in enumerate(agents, 1)]
+
+
+async def test_two_agents_in_flight(shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B43: while it is unclear whose a question is, nobody is shown it; where it stays so the server is
+    refused, at once where there are as many questions as agents, and it is counted."""
+    monkeypatch.setattr(ask_user, "UNCLEAR_LIMIT", 0.05)
+    agents, _ = await two_in_flight(shelves, server)
     server.ask(ELICIT, FORM)
     server.ask(SAMPLE, MESSAGES, id="r")
-    assert [server.replies(i)[0]["error"]["code"] for i in ("q", "r")] == [-32602, -32602]
+    assert server.replies() == [] and server.replies("r")[0]["error"]["code"] == -32602
+    await until(lambda: server.replies() != [])
+    assert server.replies()[0]["error"]["code"] == -32602
     assert all(agent.of(ELICIT) == agent.of(SAMPLE) == [] for agent in agents)
     assert shelves.gateway.counters["refused_questions"] == 2
     server.ask("roots/list", id="s")
     assert server.replies("s")[0]["result"] == {"roots": []}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110
+        await anyio.sleep(0.01)
+
+
+@pytest.mark.parametrize("asker", [0, 1])
+async def test_the_other_agents_call_is_answered(shelves: Bench, server: Shelves, asker: int) -> None:
+    """The question was not that call's: the agent whose call is left is asked, and answers."""
+    agents, calls = await two_in_flight(shelves, server)
+    server.ask(ELICIT, FORM)
+    assert all(agent.of(ELICIT) == [] for agent in agents)
+    server.text(calls[1 - asker], "done")
+    assert agents[1 - asker].of(ELICIT) == []
+    reply(agents[asker], asked(agents[asker]), {"action": "accept"})
+    assert server.replies()[0]["result"] == {"action": "accept"}
+    server.text(calls[asker], "done")
+    assert shelves.gateway.counters["refused_questions"] == 0
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_two_agents_are_asked_about_at_once(shelves: Bench, server: Shelves, first: int) -> None:
+    """One question is refused; the call that ends of it tells whose the other one is."""
+    agents, calls = await two_in_flight(shelves, server)
+    server.ask(ELICIT, FORM, id=first)
+    server.ask(ELICIT, FORM, id=1 - first)
+    assert server.replies(1 - first)[0]["error"]["code"] == -32602
+    server.text(calls[1 - first], "nobody could be asked")
+    reply(agents[first], asked(agents[first]), {"action": "decline"})
+    assert server.replies(first)[0]["result"] == {"action": "decline"}
+    assert agents[1 - first].of(ELICIT) == []
+    assert shelves.gateway.counters["refused_questions"] == 1
+
+
+@pytest.mark.parametrize("how", ["cancelled", "left"])
+async def test_the_other_agents_call_ends_without_an_answer(shelves: Bench, server: Shelves, how: str) -> None:
+    """The question may have been that call's, so it stays unclear, and is refused at once."""
+    agents, _ = await two_in_flight(shelves, server)
+    server.ask(ELICIT, FORM)
+    if how == "left":
+        agents[0].leave()
+    else:
+        agents[0].notify("notifications/cancelled", {"requestId": 1})
+    assert server.replies()[0]["error"]["code"] == -32602
+    assert agents[1].of(ELICIT) == []
+
+
+async def test_an_unclear_question_is_withdrawn(shelves: Bench, server: Shelves) -> None:
+    """Nobody hears of it."""
+    agents, calls = await two_in_flight(shelves, server)
+    server.ask(ELICIT, FORM)
+    server.notify("notifications/cancelled", {"requestId": "q"})
+    server.text(calls[0], "done")
+    assert server.replies() == [] and agents[1].of(ELICIT) == []
+
+
+async def test_none_of_several_agents_can_be_asked(shelves: Bench, server: Shelves) -> None:
+    """Whoever it is meant for: the answer is that of each."""
+    await two_in_flight(shelves, server, capabilities={})
+    server.ask(ELICIT, FORM)
+    server.ask(SAMPLE, MESSAGES, id="r")
+    assert server.replies()[0]["result"] == {"action": "cancel"}
+    assert server.replies("r")[0]["error"]["code"] == -32602
+
+
+async def test_a_question_of_several_agents_calls_when_the_server_is_lost(shelves: Bench, server: Shelves) -> None:
+    """It is gone with the server."""
+    agents, _ = await two_in_flight(shelves, server)
+    server.ask(ELICIT, FORM)
+    server.lose("gone")
+    assert all(agent.of(ELICIT) == [] for agent in agents)
+    assert server.replies() == []
 
 
 async def test_several_calls_of_one_agent(shelves: Bench, server: Shelves) -> None:
@@ -124,7 +207,7 @@ async def test_several_calls_of_one_agent(shelves: Bench, server: Shelves) -> No
 
 
 async def test_a_question_out_of_nothing(shelves: Bench, server: Shelves) -> None:
-    """Obligation 44: with no call in flight it is refused; roots are the configured ones."""
+    """B44: with no call in flight it is refused; roots are the configured ones."""
     agent = legacy(shelves)
     server.ask(ELICIT, FORM)
     server.ask("roots/list", id=8)
@@ -134,12 +217,14 @@ async def test_a_question_out_of_nothing(shelves: Bench, server: Shelves) -> Non
 
 
 async def test_roots_of_the_calling_agent(shelves: Bench, server: Shelves) -> None:
-    """They are relayed as they are."""
+    """They are relayed as they are, but for those outside of what the person allowed, which are counted."""
     agent = legacy(shelves)
     await calling(server, agent)
     server.ask("roots/list")
-    reply(agent, asked(agent, "roots/list"), {"roots": [{"uri": "file:///w"}]})
-    assert server.replies()[0]["result"] == {"roots": [{"uri": "file:///w"}]}
+    root = {"uri": (Path.home() / "w").as_uri(), "name": "w"}
+    reply(agent, asked(agent, "roots/list"), {"roots": [root, {"uri": "file:///etc"}]})
+    assert server.replies()[0]["result"] == {"roots": [root]}
+    assert shelves.gateway.counters["refused_roots"] == 1
 
 
 async def test_what_an_agent_did_not_declare(shelves: Bench, server: Shelves) -> None:
@@ -156,7 +241,7 @@ async def test_what_an_agent_did_not_declare(shelves: Bench, server: Shelves) ->
 
 @pytest.mark.parametrize("declared", [None, 5, "x", [], {"form": {}}])
 async def test_kinds_of_a_capability(shelves: Bench, server: Shelves, declared: Any) -> None:
-    """Obligation 31: a capability without `url` is forms only, one without `tools` is plain sampling."""
+    """B31: a capability without `url` is forms only, one without `tools` is plain sampling."""
     agent = legacy(shelves, {"elicitation": declared, "sampling": declared})
     await calling(server, agent)
     server.ask(ELICIT, {"message": "m", "mode": "url", "url": "https://x", "elicitationId": "1"}, id=1)
@@ -167,7 +252,7 @@ async def test_kinds_of_a_capability(shelves: Bench, server: Shelves, declared: 
 
 
 async def test_an_agent_that_opens_pages_only(shelves: Bench, server: Shelves) -> None:
-    """Obligation 31: a capability with `url` alone is no forms; the server is told what is missing."""
+    """B31: a capability with `url` alone is no forms; the server is told what is missing."""
     agent = legacy(shelves, {"elicitation": {"url": {}}})
     await calling(server, agent)
     server.ask(ELICIT, FORM)
@@ -180,7 +265,7 @@ async def test_an_agent_that_opens_pages_only(shelves: Bench, server: Shelves) -
 
 @pytest.mark.parametrize("url", ["javascript:alert(1)", "file:///etc/passwd", "", 5, None, "data:,x", " https://x"])
 async def test_urls_that_nobody_is_sent_to(shelves: Bench, server: Shelves, url: Any) -> None:
-    """Obligation 47: only http and https reach a person."""
+    """B47: only http and https reach a person."""
     agent = legacy(shelves, {"elicitation": {"url": {}}})
     await calling(server, agent)
     server.ask(ELICIT, {"message": "m", "mode": "url", "url": url, "elicitationId": "1"})
@@ -200,6 +285,15 @@ async def test_questions_that_are_none(shelves: Bench, server: Shelves, params: 
     assert len(agent.answers(1)) == 1
 
 
+async def test_a_form_that_asks_for_a_secret(shelves: Bench, server: Shelves) -> None:
+    """It is shown as any other, and counted with the server."""
+    agent = legacy(shelves)
+    await calling(server, agent)
+    server.ask(ELICIT, {**FORM, "requestedSchema": {"type": "object", "properties": {"password": {}}}})
+    assert asked(agent)["params"]["requestedSchema"]["properties"] == {"password": {}}
+    assert shelves.worker(server).counters()["secret_forms"] == 1
+
+
 async def test_hostile_texts(shelves: Bench, server: Shelves) -> None:
     """Whatever the message holds, it is one string behind the server's name."""
     agent = legacy(shelves)
@@ -210,14 +304,16 @@ async def test_hostile_texts(shelves: Bench, server: Shelves) -> None:
 
 
 async def test_a_modern_agent(shelves: Bench, server: Shelves) -> None:
-    """Its call is not stopped by a question that cannot be carried."""
+    """Its call is not stopped by a question that it did not say it can answer."""
     agent = shelves.agent()
     agent.modern("tools/call", {"name": "mcp__s__t"}, id=1)
     call = await server.call()
     server.ask(ELICIT, FORM)
     server.ask("roots/list", id=8)
-    assert "the server s" in server.replies()[0]["error"]["message"]  # it may tell the agent
+    server.ask(SAMPLE, MESSAGES, id=9)
+    assert server.replies()[0]["result"] == {"action": "cancel"}
     assert server.replies(8)[0]["result"] == {"roots": []}
+    assert server.replies(9)[0]["error"]["message"] == "the agent does not support sampling"
     server.text(call, "ok")
     assert len(agent.answers(1)) == 1
 
@@ -294,7 +390,7 @@ async def test_a_flood_of_questions(shelves: Bench, server: Shelves) -> None:
 
 
 async def test_a_person_may_take_longer_than_a_call(shelves: Bench, server: Shelves) -> None:
-    """Obligation 71: the call's clock stands still until the last question is answered."""
+    """B71: the call's clock stands still until the last question is answered."""
     agent = legacy(shelves, ALL)
     await calling(server, agent)
     [call] = agent.session.calls.values()

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from mcphub.gateway.askable import Undeclared, is_url_mode, is_web, named, read_capabilities, refuse_undeclared
+from mcphub.gateway.askable import (
+    Undeclared,
+    is_url_mode,
+    is_web,
+    named,
+    read_capabilities,
+    refuse_undeclared,
+    secrets_in,
+)
 from mcphub.protocol.jsonrpc import Raw
 
 Question = tuple[str, Any]
@@ -38,7 +46,7 @@ ROOTS: Question = ("roots/list", None)
     ],
 )
 def test_tables(declared: dict[str, Any], question: Question, missing: list[str]) -> None:
-    """Obligation 31: `{}` is forms only and plain sampling; methods of another time are not judged."""
+    """B31: `{}` is forms only and plain sampling; methods of another time are not judged."""
     method, params = question
     raw = Raw(b"" if params is None else json.dumps(params).encode())
     if not missing:
@@ -69,10 +77,34 @@ def test_declarations_that_say_nothing(raw: bytes) -> None:
     ("url", "web"), [("HTTPS://x", True), ("http://x", True), ("javascript:x", False), (" http://x", False)]
 )
 def test_where_a_person_may_be_sent(url: str, web: bool) -> None:
-    """Obligation 47: to the web and nowhere else."""
+    """B47: to the web and nowhere else."""
     assert is_web(url) is web
 
 
 def test_modes() -> None:
     """A mode that is no string is none."""
     assert is_url_mode({"mode": Raw(b'"url"')}) and not is_url_mode({"mode": Raw(b"5")}) and not is_url_mode({})
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["apiKey", "name", "user_password", "SECRET"], ["apiKey", "user_password", "SECRET"]),
+        (["access token", "tokens", "passage", "keyboard"], ["access token"]),
+        ([f"secret{n}" for n in range(9)], [f"secret{n}" for n in range(5)]),
+        ([], []),
+    ],
+)
+def test_fields_that_look_like_secrets(names: list[str], found: list[str]) -> None:
+    """By their names, a few of them."""
+    params = {"message": "m", "requestedSchema": {"type": "object", "properties": dict.fromkeys(names, {})}}
+    assert secrets_in(Raw(json.dumps(params).encode())) == found
+
+
+NO_FORMS = [b"", b"5", b"{}", b'{"requestedSchema":5}', b'{"requestedSchema":{"properties":[]}}']
+
+
+@pytest.mark.parametrize("params", NO_FORMS)
+def test_forms_that_are_none(params: bytes) -> None:
+    """They ask for nothing."""
+    assert secrets_in(Raw(params)) == []

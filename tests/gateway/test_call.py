@@ -12,7 +12,7 @@ from mcphub.catalog.definition import read_definitions
 from mcphub.catalog.library import Library
 from mcphub.catalog.toolset import Route
 from mcphub.connection.client import Client
-from mcphub.gateway.call import HARD_FACTOR, LARGE, AgentCall
+from mcphub.gateway.call import HARD_FACTOR, LARGE, AgentCall, Older
 from mcphub.protocol.envelope import NO_META, RequestMeta
 from mcphub.protocol.jsonrpc import Envelope, Raw
 from mcphub.spec import InstanceKey
@@ -34,6 +34,9 @@ class Agent(KeptChannel):
         self.capabilities: dict[str, Any] = {}
         self.version = ""
         self.declares = b"{}"
+        self.offers = b""
+        self.passing = False
+        self.older: Older | None = None
         self.workspace = self.client = ""
         self.server = KeptChannel()
         self.upstream = Client(Heard())
@@ -114,7 +117,8 @@ def error(code: Any, data: Any = None) -> bytes:
 )
 @ERAS
 async def test_refusals(meta: RequestMeta, code: int, legacy: int, modern: int) -> None:
-    """A refusal stays one; a code that the agent's era does not know, or that speaks of our own hop, is translated."""
+    """B81: A refusal stays one; a code that the agent's era does not know, or that speaks of our own hop, is
+    translated."""
     agent = Agent(meta)
     found = agent.reply("error", error(code, {"why": [1]}))["error"]
     JSONRPCError.model_validate_json(agent.frames[0])
@@ -241,7 +245,7 @@ async def test_sent_on_another_connection(era: str) -> None:
 @pytest.mark.parametrize(("version", "kinds"), [("2025-03-26", ["text", "audio"]), ("2024-11-05", ["text", "text"])])
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_an_agent_of_an_older_version(era: str, version: str, kinds: list[str]) -> None:
-    """It gets no kind of content, and no member, that its version does not have; others get all."""
+    """B79: It gets no kind of content, and no member, that its version does not have; others get all."""
     content = b'[{"type":"text","text":"{}"},{"type":"audio","data":"","mimeType":"audio/wav"}]'
     kind = b',"resultType":"complete"' if era == "modern" else b""
     result = b'{"content":%b,"structuredContent":{}%b}' % (content, kind)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from mcphub.connection.machine import Failed
 from mcphub.gateway import dispatch as module
 from mcphub.protocol.http_answer import SESSION_GONE
 from mcphub.protocol.versions import ALL, LEGACY
-from mcphub.spec import Broken, InstanceKey, Off, Origin, Problem, Scope, Want
+from mcphub.spec import Broken, InstanceKey, Off, Origin, Problem, Scope, ServerSpec, Want
 from tests.gateway.bench import META, MODERN_META, Bench, Server, call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
@@ -208,6 +210,37 @@ async def test_too_many_calls(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> 
     assert bench.agent().initialize().ask("tools/call", call(), id=3) == []
 
 
+async def test_the_end_of_mcphub(bench: Bench) -> None:
+    """What was sent may still be answered for a while; what comes is not sent; what is left is answered by what is
+    known of it, but for agents that go on elsewhere. The server is told that nobody waits."""
+    await bench.up(server := Server("s"))
+    agent, spared = bench.agent().initialize(), bench.agent().initialize()
+    assert await bench.gateway.drain(30) == 0  # nobody waits for nothing
+    for one in (agent, spared):
+        assert one.ask("tools/call", call(), id=1)[-1]["error"]["data"]["dev.mcphub/error"]["kind"] == "stopping"
+    assert agent.one("tools/list", id=2)["result"]["tools"]
+    assert server.of("tools/call") == []
+
+
+async def test_the_end_of_mcphub_with_calls_in_flight(bench: Bench) -> None:
+    """One is answered in time, one is not, and one is of an agent that goes on in the next daemon."""
+    await bench.up(server := Server("s"))
+    agent, spared = bench.agent().initialize(), bench.agent().initialize()
+    for mid in (1, 2):
+        assert agent.ask("tools/call", call(), id=mid) == []
+    assert spared.ask("tools/call", call(), id=1) == []
+    server.text(await server.call(1), "in time")
+    assert await bench.gateway.drain(0.05) == 2
+    bench.gateway.end([spared.session])
+    [answer] = agent.answers(1)
+    assert answer["result"]["content"][0]["text"] == "in time"
+    [answer] = agent.answers(2)
+    assert answer["error"]["data"]["dev.mcphub/error"]["kind"] == "outcome_unknown"
+    assert "mcphub was stopped before the server s answered t" in answer["error"]["message"]
+    assert spared.answers(1) == []
+    await bench.until(lambda: len(server.of("notifications/cancelled")) == 1)
+
+
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
@@ -290,6 +323,56 @@ async def test_a_server_that_never_came_up(bench: Bench) -> None:
     for name, said in (("starting", "is starting"), ("sick", "refused by the test")):
         result = agent.one("tools/call", call(f"mcp__{name}__t"))["result"]
         assert result["isError"] is True and said in result["content"][0]["text"]
+
+
+async def test_a_call_in_the_turn_in_which_its_server_connects(bench: Bench) -> None:
+    """Between the connection and the snapshot that tells of it, its tools are known already."""
+    loop, server, asked = asyncio.get_running_loop(), Server("s"), anyio.Event()
+    agent = bench.agent().initialize()
+    bench.want(server)
+
+    def look() -> None:
+        if not bench.worker(server).listed:
+            loop.call_soon(look)
+            return
+        assert not bench.supervisor.snapshot.value.views[server.spec.key()].listed
+        agent.ask("tools/call", call())
+        asked.set()
+
+    loop.call_soon(look)
+    await asked.wait()
+    server.text(await server.call(), "x")
+    [answer] = agent.answers(1)
+    assert answer["result"]["content"] == [{"type": "text", "text": "x"}]
+
+
+class Own(Server):
+    """A server of the first agent alone."""
+
+    @property
+    def spec(self) -> ServerSpec:
+        return replace(super().spec, agent="1")
+
+
+@pytest.mark.parametrize(("era", "told"), [("legacy", {"roots": {}}), ("modern", {"elicitation": {}}), ("", None)])
+async def test_a_server_of_one_agent_that_comes_later(bench: Bench, era: str, told: Any) -> None:
+    """It is told at once what its agent has said before, in whichever era; while that has said nothing it waits."""
+    agent = bench.agent()
+    if era == "legacy":
+        agent.one("initialize", {"protocolVersion": "2025-11-25", "capabilities": {"roots": {"listChanged": True}}})
+    elif era:
+        agent.modern("server/discover", meta={META + "clientCapabilities": {"elicitation": {"form": {}}}})
+    server = Own("s")
+    bench.want(server)
+    if told is None:
+        await anyio.wait_all_tasks_blocked()
+        assert server.messages == [] and bench.worker(server).awaits_agent
+        return
+    assert (await server.got("initialize"))["params"]["capabilities"] == told
+    await bench.until(lambda: bench.worker(server).client is not None)
+    agent.modern("server/discover", meta={META + "clientCapabilities": {"sampling": {}}}, id=9)
+    await anyio.wait_all_tasks_blocked()
+    assert len(server.of("initialize")) == 1, "what a later request declares is that request's"
 
 
 async def test_a_server_that_does_not_run(bench: Bench) -> None:

@@ -104,7 +104,7 @@ async def test_a_cursor_that_is_none(bench: Bench, cursor: Any, method: str) -> 
 
 
 async def test_pages(nothing_is_left: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Obligation 60: a list of several pages is whole, in both eras and over several connections; each page is the same
+    """B60: a list of several pages is whole, in both eras and over several connections; each page is the same
     bytes every time; after a change, its cursors are nothing."""
     async with gateway(monkeypatch, catalog=Catalog(page_bytes=1024)) as bench:
         await bench.up(server := Server("s", tools=tuple(f"t{n:03}" for n in range(100))))
@@ -130,7 +130,7 @@ async def test_pages(nothing_is_left: None, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_how_long_a_list_may_be_kept(bench: Bench) -> None:
-    """Obligation 57: the least of what the servers said, falling with time; what a workspace sees is never public."""
+    """B57: the least of what the servers said, falling with time; what a workspace sees is never public."""
 
     def kept(workspace: str = "") -> tuple[int, str]:
         result = bench.agent(workspace).modern("tools/list")[0]["result"]

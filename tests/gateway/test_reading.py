@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import anyio
 import pytest
 
 from tests.gateway.bench import Bench
@@ -29,9 +31,28 @@ async def test_a_prompt_goes_by_its_own_name(shelves: Bench, era: str) -> None:
     assert "resultType" not in answer["result"]
 
 
+async def test_a_prompt_in_the_turn_in_which_its_server_connects(shelves: Bench) -> None:
+    """Between the connection and the snapshot that tells of it, its prompts are known already."""
+    loop, server, asked = asyncio.get_running_loop(), Shelves("s"), anyio.Event()
+    agent = legacy(shelves)
+    shelves.want(server)
+
+    def look() -> None:
+        if not shelves.worker(server).listed:
+            loop.call_soon(look)
+            return
+        assert agent.ask("prompts/get", {"name": "mcp__s__p"}, id=5) == []
+        asked.set()
+
+    loop.call_soon(look)
+    await asked.wait()
+    server.answer(await server.got("prompts/get"), messages=[])
+    assert agent.answers(5)[0]["result"] == {"messages": []}
+
+
 @pytest.mark.parametrize("uri", ["x:1", "mcphub://s/x:1", "mcphub://s/anything"])
 async def test_a_resource_by_either_uri(shelves: Bench, uri: str) -> None:
-    """Obligations 55 and 56: the exposed form, or the server's own where one server has it."""
+    """B55, B56: the exposed form, or the server's own where one server has it."""
     await shelves.up(server := Shelves("s"))
     agent = shelves.agent()
     agent.modern("resources/read", {"uri": uri}, id=5)
@@ -45,7 +66,7 @@ async def test_a_resource_by_either_uri(shelves: Bench, uri: str) -> None:
 
 
 async def test_a_uri_of_two_servers(shelves: Bench) -> None:
-    """Obligation 56: the refusal names both exposed forms; each of them reaches its own server."""
+    """B56: the refusal names both exposed forms; each of them reaches its own server."""
     await shelves.up(one := Shelves("a"), two := Shelves("b"))
     agent = legacy(shelves)
     code, text = agent.error("resources/read", {"uri": "x:1"})
@@ -127,7 +148,7 @@ async def test_a_server_without_completion(shelves: Bench) -> None:
 
 
 async def test_a_server_that_is_down(shelves: Bench) -> None:
-    """Obligation 92: the refusal names it; nothing waits."""
+    """B92: the refusal names it; nothing waits."""
     await shelves.up(server := Shelves("s"))
     agent = legacy(shelves)
     server.refuses = True

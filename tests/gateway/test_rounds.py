@@ -9,7 +9,7 @@ import pytest
 
 from mcphub.protocol import mrtr
 from tests.gateway.bench import META, Agent, Bench, Message
-from tests.gateway.shelves import CAPABLE, FORM, Shelves, legacy
+from tests.gateway.shelves import CAPABLE, FORM, Shelves
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ async def asks(server: Shelves, agent: Agent, declared: Message | None = None, *
 
 
 async def test_a_round_and_its_retry(shelves: Bench, server: Shelves) -> None:
-    """Obligations 33 and 46: the agent sees who asks; the server gets the answers, and its own state byte for byte."""
+    """B33, B46: the agent sees who asks; the server gets the answers, and its own state byte for byte."""
     agent = shelves.agent()
     result = await asks(server, agent, inputRequests={"k": QUESTION}, requestState='st\0ate"漢')
     assert result["resultType"] == "input_required"
@@ -60,7 +60,7 @@ async def test_a_round_and_its_retry(shelves: Bench, server: Shelves) -> None:
 
 
 async def test_a_state_is_not_invented(shelves: Bench, server: Shelves) -> None:
-    """Obligation 33: where the server gave none, the hub's own is not sent to it."""
+    """B33: where the server gave none, the hub's own is not sent to it."""
     agent = shelves.agent()
     result = await asks(server, agent, inputRequests={"k": QUESTION})
     call(agent, 2, arguments={"a": 1}, inputResponses={"k": {}}, requestState=result["requestState"])
@@ -69,7 +69,7 @@ async def test_a_state_is_not_invented(shelves: Bench, server: Shelves) -> None:
 
 
 async def test_a_state_alone(shelves: Bench, server: Shelves) -> None:
-    """Obligation 35: a round without questions reaches an agent that can answer none."""
+    """B35: a round without questions reaches an agent that can answer none."""
     agent = shelves.agent()
     call(agent, 1, {})
     server.result((await server.call())["id"], {"resultType": "input_required", "requestState": "later"})
@@ -80,7 +80,7 @@ async def test_a_state_alone(shelves: Bench, server: Shelves) -> None:
 
 
 async def test_seals_that_belong_elsewhere(shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Obligation 39: changed, of another agent, tool, argument or method, or expired: refused, and nothing is sent."""
+    """B39: changed, of another agent, tool, argument or method, or expired: refused, and nothing is sent."""
     agent, other = shelves.agent(), shelves.agent()
     seal = (await asks(server, agent, inputRequests={"k": QUESTION}, requestState="s"))["requestState"]
     tries: list[tuple[Agent, dict[str, Any]]] = [
@@ -114,7 +114,7 @@ async def test_another_connection_of_the_agent(shelves: Bench, server: Shelves) 
 
 
 async def test_rounds_do_not_mix(shelves: Bench, server: Shelves) -> None:
-    """Obligation 34: another call carries nothing of a round."""
+    """B34: another call carries nothing of a round."""
     agent = shelves.agent()
     await asks(server, agent, inputRequests={"k": QUESTION}, requestState="s")
     call(agent, 2, tool="u")
@@ -138,7 +138,7 @@ async def test_rounds_do_not_mix(shelves: Bench, server: Shelves) -> None:
     ],
 )
 async def test_questions_that_are_none(shelves: Bench, server: Shelves, result: Message) -> None:
-    """Obligation 47: what cannot be carried is an error of the call that names the server; the agent goes on."""
+    """B47: what cannot be carried is an error of the call that names the server; the agent goes on."""
     agent = shelves.agent()
     answer = await asks(server, agent, **result)
     assert answer["error"]["code"] == -32603 and "server s" in answer["error"]["message"]
@@ -146,7 +146,7 @@ async def test_questions_that_are_none(shelves: Bench, server: Shelves, result: 
 
 
 async def test_sampling_and_roots(shelves: Bench, server: Shelves) -> None:
-    """Obligation 47: every server's context is not this one's; what is unknown goes along."""
+    """B47: every server's context is not this one's; what is unknown goes along."""
     params = {"messages": [], "maxTokens": 1, "includeContext": "thisServer"}
     questions = {
         "s": {"method": "sampling/createMessage", "params": params},
@@ -181,7 +181,7 @@ ROOTS = {"method": "roots/list"}
 async def test_questions_that_an_agent_did_not_declare(
     shelves: Bench, server: Shelves, declared: Message, questions: list[Message], missing: Message
 ) -> None:
-    """Obligation 82: they do not reach it; its call ends with what the server wanted and all that the agent lacks."""
+    """B82: they do not reach it; its call ends with what the server wanted and all that the agent lacks."""
     asked = {f"k{number}": question for number, question in enumerate(questions)}
     answer = await asks(server, shelves.agent(), declared, inputRequests=asked, requestState="s")
     if not missing:
@@ -211,29 +211,3 @@ async def test_prompts_and_resources_have_rounds(
     agent.modern(method, {**params, "inputResponses": {"k": {}}, "requestState": seal}, id=2, meta=ME)
     retry = await server.got(method, 2)
     assert retry["params"]["requestState"] == "s" and retry["params"]["inputResponses"] == {"k": {}}
-
-
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
-        ("tools/call", {"name": "mcp__s__t"}),
-        ("prompts/get", {"name": "mcp__s__p"}),
-        ("resources/read", {"uri": "mcphub://s/x:1"}),
-    ],
-)
-async def test_an_agent_of_an_older_protocol(
-    shelves: Bench, server: Shelves, method: str, params: dict[str, str]
-) -> None:
-    """Its request fails, and the text says why; the same where the server does not even ask."""
-    agent = legacy(shelves)
-    agent.ask(method, params, id=1)
-    server.result((await server.got(method))["id"], {"resultType": "input_required", "inputRequests": {"k": QUESTION}})
-    error = agent.answers(1)[0]["error"]
-    assert error["code"] == -32603
-    assert "asks for input, which cannot be carried to an agent of an older protocol yet" in error["message"]
-    agent.ask(method, params, id=2)
-    server.refuse(await server.got(method, 2), -32021, "you did not declare elicitation", requiredCapabilities={})
-    error = agent.answers(2)[0]["error"]
-    assert error["code"] == -32603
-    assert error["message"].startswith("the server s asks for input, which cannot be carried")
-    assert error["message"].endswith("you did not declare elicitation")

@@ -20,6 +20,12 @@ GONE = Fault(FaultKind.EXITED, "serve", "the server exited with code 3")
         (Connected(0), 0.0, "The server db has just been lost; mcphub reconnects to it. Try again in a few seconds."),
         (Pending(0, 0), 0.0, "The server db is starting. Try again in a few seconds; `mcphub status db` shows more."),
         (
+            Pending(0, float("inf"), offline=True),
+            float("inf"),
+            "The server db cannot be reached: this machine is offline, or has no way to the server's host. mcphub "
+            "reconnects as soon as there is one. Go on without it.",
+        ),
+        (
             Pending(3, 9, GONE),
             3.6,
             "The server db is down: the server exited with code 3. mcphub tries again in 4 s (retry 3); "

@@ -55,7 +55,7 @@ def step(**more: Any) -> Any:
     ],
 )
 def test_steps(data: Any, urls: list[str]) -> None:
-    """Obligations 46 and 47: pages of the web, a bounded number, each with who asks; anything else is left out."""
+    """B46, B47: pages of the web, a bounded number, each with who asks; anything else is left out."""
     found = read_steps(Raw(json.dumps(data).encode()), "s")
     assert [one.url for one in found] == urls
     assert {one.message for one in found} <= {"[s] Sign in"}
@@ -85,7 +85,7 @@ def test_declined(responses: Any, found: bool) -> None:
 async def test_an_agent_that_knows_the_error(
     shelves: Bench, server: Shelves, method: str, params: dict[str, str]
 ) -> None:
-    """Obligations 45 to 47: it gets the error, with the server named and only pages of the web."""
+    """B45 to 47: it gets the error, with the server named and only pages of the web."""
     agent = legacy(shelves, ABLE)
     agent.ask(method, params, id=1)
     server.refuse(await server.got(method), -32042, "Login needed", elicitations=[SCRIPT, {**STEP, "x": 1}], y=SCRIPT)
@@ -109,7 +109,7 @@ async def test_an_agent_that_knows_the_error(
 async def test_an_agent_that_cannot_have_it(
     shelves: Bench, server: Shelves, declared: Message, version: str, steps: list[Message], why: str
 ) -> None:
-    """Obligation 47: a clear text instead, and no URL at all."""
+    """B47: a clear text instead, and no URL at all."""
     if version:
         agent = legacy(shelves, declared, version)
         agent.ask("tools/call", {"name": "mcp__s__t"}, id=1)
@@ -126,13 +126,13 @@ async def test_an_agent_that_cannot_have_it(
 
 @REQUESTS
 async def test_a_modern_agent_is_asked(shelves: Bench, server: Shelves, method: str, params: dict[str, str]) -> None:
-    """Obligation 45: it never sees the code; when it comes again the server gets another call, unless a person did not
+    """B45: it never sees the code; when it comes again the server gets another call, unless a person did not
     want to."""
     agent = shelves.agent()
     modern(agent, method, params, ABLE)
     server.refuse(await server.got(method), -32042, "Login needed", elicitations=[STEP, SCRIPT])
     result = agent.answers(1)[0]["result"]
-    assert result["resultType"] == "input_required" and "requestState" not in result
+    assert result["resultType"] == "input_required"
     page = {"mode": "url", "url": STEP["url"], "message": "[s] Sign in"}
     assert result["inputRequests"] == {"page1": {"method": "elicitation/create", "params": page}}
     modern(agent, method, {**params, "inputResponses": {"page1": {"action": "accept"}}}, ABLE, 2)

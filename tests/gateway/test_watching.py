@@ -60,7 +60,7 @@ def uris(agent: Agent) -> list[str]:
 
 
 async def test_counted_on_a_legacy_server(shelves: Bench) -> None:
-    """Obligation 66: two agents are one subscription there, which ends when both have left it."""
+    """B66: two agents are one subscription there, which ends when both have left it."""
     await shelves.up(server := Shelves("s"))
     one, two = legacy(shelves), shelves.agent()
     assert (await subscribe(one, "mcphub://s/x:1"))["result"] == {}
@@ -177,7 +177,7 @@ async def test_a_uri_that_nobody_asked_for(shelves: Bench) -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_gap(shelves: Bench, era: str) -> None:
-    """Obligation 67: after a restart each URI is subscribed to again, and told of once."""
+    """B67: after a restart each URI is subscribed to again, and told of once."""
     await shelves.up(server := Shelves("s", era=era, resources=("x:1", "y:1")))
     one, two = legacy(shelves), shelves.agent()
     await subscribe(one, "x:1")

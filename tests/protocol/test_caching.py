@@ -43,7 +43,7 @@ def test_what_a_server_says_of_scope(scope: str, public: bool) -> None:
 
 
 def test_a_list_of_parts() -> None:
-    """Obligation 57: the shortest time; any private part makes all of it private."""
+    """B57: the shortest time; any private part makes all of it private."""
     long, short, private = Freshness(60.0, True), Freshness(5.0, True), Freshness(60.0)
     assert least([long, short]) == short
     assert least([short, private]) == Freshness(5.0)

@@ -15,14 +15,14 @@ KEY, METHOD, DIGEST = b"k" * 32, "tools/list", "d" * 64
 
 @pytest.mark.parametrize("position", [0, 1, 255, 10_000, 2**32 - 1])
 def test_a_cursor_leads_back(position: int) -> None:
-    """Obligation 60: nothing but the key and the list is needed, so it works on every connection."""
+    """B60: nothing but the key and the list is needed, so it works on every connection."""
     cursor = give_cursor(KEY, METHOD, DIGEST, position)
     assert re.fullmatch(r"[A-Za-z0-9_-]{24}", cursor)
     assert take_cursor(KEY, METHOD, DIGEST, cursor) == position
 
 
 def test_a_cursor_of_another_list() -> None:
-    """Obligation 60: of another method, of the list before its change, or of another hub, it is nothing."""
+    """B60: of another method, of the list before its change, or of another hub, it is nothing."""
     cursor = give_cursor(KEY, METHOD, DIGEST, 7)
     assert take_cursor(KEY, "prompts/list", DIGEST, cursor) is None
     assert take_cursor(KEY, METHOD, "e" * 64, cursor) is None
@@ -38,7 +38,7 @@ def test_what_is_no_cursor(letters: str) -> None:
 
 @given(st.integers(0, 23), st.sampled_from("ABab01-_"))
 def test_a_changed_cursor(at: int, letter: str) -> None:
-    """Obligation 60: no letter of it can be another one."""
+    """B60: no letter of it can be another one."""
     cursor = give_cursor(KEY, METHOD, DIGEST, 7)
     changed = cursor[:at] + letter + cursor[at + 1 :]
     assert take_cursor(KEY, METHOD, DIGEST, changed) == (7 if changed == cursor else None)

@@ -18,6 +18,7 @@ from mcphub.protocol.envelope import (
     RequestMeta,
     UnsupportedResult,
     UnsupportedVersion,
+    hub_meta_member,
     read_request_meta,
     request_meta,
     result_parts,
@@ -371,3 +372,12 @@ def test_a_warning_is_added(result: bytes, flagged: bytes) -> None:
     """C152: to a result that stays whole; one whose `_meta` cannot take it stays as it is."""
     warning = b'"dev.mcphub/warning":{"kind":"k","message":"m"}'
     assert with_warning(result, "k", "m") == flagged.replace(b"W", warning)
+
+
+@pytest.mark.parametrize("offers", [b"", b'{"roots":{}}'])
+def test_what_a_legacy_agent_can_do(offers: bytes) -> None:
+    """B30: a modern server is told it with each request, a legacy one nothing."""
+    for member in (hub_meta_member(offers), request_meta(True, RequestMeta(progress_token=b"1"), 7, offers)):
+        meta = json.loads(b"{" + member[1:] + b"}")["_meta"]
+        assert meta["io.modelcontextprotocol/clientCapabilities"] == json.loads(offers or b"{}")
+    assert request_meta(False, RequestMeta(carried=b'"x":1'), 7, offers) == b',"_meta":{"x":1}'

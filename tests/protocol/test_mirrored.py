@@ -203,7 +203,7 @@ def test_good_annotations(found: Any) -> None:
 
 @pytest.mark.parametrize("found", BAD, ids=str)
 def test_bad_annotations(found: Any) -> None:
-    """Every rule of the specification has its counter-example. The official SDK agrees."""
+    """B51: Every rule of the specification has its counter-example. The official SDK agrees."""
     with pytest.raises(BadAnnotation):
         table_of(found)
     assert find_invalid_x_mcp_header(found) is not None

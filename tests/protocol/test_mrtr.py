@@ -8,11 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from mcphub.protocol import mrtr
-from mcphub.protocol.mrtr import BadState, Round, read_input_required, seal, unseal
+from mcphub.protocol.mrtr import BadState, Round, State, read_input_required, unseal
 
 KEY = b"k" * 32
 OF = Round("w\0agent", "server", "tools/call", "tool", b'{"a":1,"b":[2]}')
 NOW = 1_000_000.0
+
+
+def seal(key: bytes, of: Round, state: str | None, now: float, nonce: bytes = bytes(mrtr.NONCE_BYTES)) -> str:
+    return mrtr.seal(key, of, State(state), now, nonce)
 
 
 @pytest.mark.parametrize("state", [None, "", "s", "\0", "漢" * 1000, '"\\'])
@@ -21,14 +25,24 @@ def test_a_seal_gives_the_state_back(state: str | None) -> None:
     sealed = seal(KEY, OF, state, NOW)
     assert sealed.isascii()
     for _ in range(2):
-        assert unseal(KEY, OF, sealed, NOW + mrtr.LIFETIME - 1) == state
+        assert unseal(KEY, OF, sealed, NOW + mrtr.LIFETIME - 1).server == state
+
+
+def test_what_the_hub_keeps_is_hidden() -> None:
+    """It comes back whole, and cannot be read on the way."""
+    state = State(None, "a-call", 3, ("page-1",), 2)
+    sealed = mrtr.seal(KEY, OF, state, NOW, b"n" * mrtr.NONCE_BYTES)
+    assert unseal(KEY, OF, sealed, NOW) == state
+    inside = base64.urlsafe_b64decode(sealed)
+    assert b"a-call" not in inside and b"page" not in inside
+    assert mrtr.seal(KEY, OF, state, NOW, b"m" * mrtr.NONCE_BYTES) != sealed
 
 
 def test_arguments_are_the_same_in_another_order() -> None:
     """The order of members and the white space are no part of a request."""
-    assert unseal(KEY, replace(OF, arguments=b' {"b": [2], "a": 1}'), seal(KEY, OF, "s", NOW), NOW) == "s"
+    assert unseal(KEY, replace(OF, arguments=b' {"b": [2], "a": 1}'), seal(KEY, OF, "s", NOW), NOW).server == "s"
     none = replace(OF, arguments=b"")
-    assert unseal(KEY, replace(OF, arguments=b"{}"), seal(KEY, none, "s", NOW), NOW) == "s"
+    assert unseal(KEY, replace(OF, arguments=b"{}"), seal(KEY, none, "s", NOW), NOW).server == "s"
 
 
 @pytest.mark.parametrize(
@@ -93,13 +107,13 @@ def test_arguments_that_cannot_be_canonical() -> None:
     """Their bytes count."""
     for odd in (b'{"a":1e999}', b'{"a":' + b"9" * 5000 + b"}", b'{"a":' + b"[" * 2000 + b"]" * 2000 + b"}"):
         of = replace(OF, arguments=odd)
-        assert unseal(KEY, of, seal(KEY, of, "s", NOW), NOW) == "s"
+        assert unseal(KEY, of, seal(KEY, of, "s", NOW), NOW).server == "s"
 
 
 def test_the_largest_state() -> None:
     """What may be carried can also come back."""
     state = "\x01" * mrtr.MAX_STATE
-    assert unseal(KEY, OF, seal(KEY, OF, state, NOW), NOW) == state
+    assert unseal(KEY, OF, seal(KEY, OF, state, NOW), NOW).server == state
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_content(version: str, content: Any, found: Any) -> None:
 
 @pytest.mark.parametrize("version", [OLD, OLDEST])
 def test_structured_results(version: str) -> None:
-    """They are text: that which is there, or else one more block."""
+    """B79: They are text: that which is there, or else one more block."""
     given = {"content": [{"type": "text", "text": '{ "a": [1] }'}], "structuredContent": {"a": [1]}}
     assert result(version, given) == {"content": given["content"]}
     found = result(version, {"content": [TEXT], "structuredContent": {"a": 1.50}})

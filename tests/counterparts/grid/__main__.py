@@ -19,7 +19,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.counterparts.grid", description=__doc__.splitlines()[0])
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the grid, between FILE's marks")
     parser.add_argument("--direct", action="store_true", help="without the hub: do the SDKs understand each other?")
-    parser.add_argument("--verbose", action="store_true", help="print what was answered where eras cross")
     options = parser.parse_args()
     try:
         node()
@@ -29,8 +28,6 @@ def main() -> int:
     cells = anyio.run(lambda: run(direct=options.direct))
     text = table.markdown(cells, table.installed(INSTALLED))
     print(text)
-    if options.verbose:
-        print(*table.notes(cells, "crossed"), sep="\n")
     failed = table.notes(cells, "fail")
     print(*failed, sep="\n", file=sys.stderr)
     if options.markdown:

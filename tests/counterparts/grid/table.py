@@ -12,7 +12,9 @@ from pathlib import Path
 
 from tests.counterparts.grid.cells import FEATURES, Cell, counts
 
-WORDS = {"pass": "ok", "fail": "FAIL", "crossed": "crossed"}
+WORDS = {"pass": "ok", "fail": "FAIL"}
+#: How a cell is shown that passed from one era to the other.
+CARRIED = "carried"
 #: What lies between these lines of a document is replaced by `write`.
 BEGIN = "<!-- grid: begin -->"
 END = "<!-- grid: end -->"
@@ -28,7 +30,7 @@ def table(cells: Sequence[Cell]) -> str:
     """A row for each client with each server, a column for each feature; aligned for a terminal."""
     rows: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
-        rows.setdefault((cell.client.title, cell.server.title), []).append(WORDS[cell.verdict])
+        rows.setdefault((cell.client.title, cell.server.title), []).append(word(cell))
     lines = [("client", "server", *FEATURES), *((*peers, *words) for peers, words in rows.items())]
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
 
@@ -39,9 +41,13 @@ def table(cells: Sequence[Cell]) -> str:
     return "\n".join([show(lines[0]), rule, *map(show, lines[1:])])
 
 
+def word(cell: Cell) -> str:
+    return CARRIED if cell.crossed and cell.verdict == "pass" else WORDS[cell.verdict]
+
+
 def notes(cells: Sequence[Cell], verdict: str) -> list[str]:
     """A line for each cell of this verdict."""
-    return [f"{WORDS[cell.verdict]}: {cell.title}: {cell.note}" for cell in cells if cell.verdict == verdict]
+    return [f"{word(cell)}: {cell.title}: {cell.note}" for cell in cells if cell.verdict == verdict]
 
 
 def installed(npm: Path) -> str:

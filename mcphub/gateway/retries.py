@@ -1,0 +1,35 @@
+"""Owns what becomes of a modern agent's request that brings back a `requestState`: refused, answered here, or sent on.
+
+It must not send a request to a server. What a state says is in its seal alone; what a parked call says, in parking.
+"""
+
+from __future__ import annotations
+
+from mcphub.gateway.call import Caller
+from mcphub.gateway.parking import Parking
+from mcphub.gateway.rounds import Rounds
+from mcphub.protocol import jsonrpc, mrtr
+from mcphub.protocol.envelope import RequestMeta
+from mcphub.protocol.jsonrpc import Raw
+
+
+class Retries:
+    """Those of one hub."""
+
+    def __init__(self, rounds: Rounds, parking: Parking) -> None:
+        self._rounds = rounds
+        self._parking = parking
+
+    def goes_on(
+        self, agent: Caller, mid: bytes, meta: RequestMeta, of: mrtr.Round, responses: Raw, sealed: Raw
+    ) -> mrtr.State | None:
+        """What was sealed, where the request goes on to its server; None where it is taken care of."""
+        try:
+            state = self._rounds.unsealed(of, sealed)
+        except mrtr.BadState as e:
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e)))
+            return None
+        if not state.parked:
+            return state
+        self._parking.retried(agent, mid, meta, state, of.server, responses)
+        return None
