@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import sys
 
 import anyio
+import anyio.to_thread
 import pytest
 
+from mcphub.auth.idp import IDP
+from mcphub.auth.records import IdpSession, decoded, idp_key
+from mcphub.store.vault_file import VaultFile
 from tests.conformance import driver
 from tests.conformance.suite import EVERYTHING
 from tests.fakes.agent import Message, text
-from tests.fakes.hub import running
+from tests.fakes.hub import Place, running
+from tests.fakes.rude_http import Reply, Request, RudeHttp, body, empty
 
 pytestmark = pytest.mark.anyio
 
@@ -50,6 +57,56 @@ def test_setup() -> None:
     assert made.env["SUT_CLIENT_SECRET"] == "hidden"
     plain = driver.setup("tools_call", {}, "http://localhost:1/mcp")
     assert plain.entry == {"type": "http", "url": "http://localhost:1/mcp"}
+
+
+def test_setup_of_grants_without_a_person() -> None:
+    """What an administrator sets: the way, who may see credentials, and for the organisation's login its provider."""
+    url, issuer = "http://localhost:1/mcp", "http://localhost:2"
+    keyed = {"client_id": "c", "private_key_pem": "hidden"}
+    made = driver.setup("auth/client-credentials-jwt", keyed, url, issuer, "/k")
+    grant = {"grant": "client_credentials", "issuer": issuer}
+    assert made.entry["oauth"] == {"clientId": "c", "privateKey": "${SUT_PRIVATE_KEY}", **grant}
+    assert made.env["SUT_PRIVATE_KEY"] == "hidden" and 'key = "file:/k"' in made.settings
+    workload = {"client_id": "c", "valid_jwt": "hidden", "expired_jwt": "old"}
+    made = driver.setup("auth/wif-jwt-bearer", workload, url)
+    assert made.entry["oauth"]["assertion"] == {"env": "SUT_WORKLOAD_TOKEN"}
+    assert (made.entry["oauth"]["grant"], made.env["SUT_WORKLOAD_TOKEN"]) == ("jwt-bearer", "hidden")
+    managed = {"client_id": "c", "idp_issuer": "http://localhost:3", "idp_client_id": "i"}
+    made = driver.setup("auth/enterprise-managed-authorization", managed, url, issuer)
+    assert made.entry["oauth"] == {"clientId": "c", "issuer": issuer, "xaa": True}
+    assert '[xaaIdp]\nissuer = "http://localhost:3"\nclientId = "i"' in made.settings
+
+
+async def test_issuer_of() -> None:
+    """Read where the server's own metadata stands: with its path, else at the root; nobody where there is none."""
+    named = json.dumps({"authorization_servers": ["http://localhost:2"]}).encode()
+    place, there = "/.well-known/oauth-protected-resource", {""}
+
+    def answer(request: Request) -> Reply:
+        return body(named) if request.path in there else empty(404)
+
+    async with RudeHttp(answer) as server:
+        assert await anyio.to_thread.run_sync(driver.issuer_of, server.url) == ""
+        for path in (place, f"{place}/mcp"):
+            there.clear()
+            there.add(path)
+            assert await anyio.to_thread.run_sync(driver.issuer_of, server.url) == "http://localhost:2"
+
+
+def test_what_a_login_left() -> None:
+    """The id_token of the suite is in the vault as a login keeps it, under the provider and the client."""
+    place = Place()
+    try:
+        claims = base64.urlsafe_b64encode(json.dumps({"sub": "me", "exp": 2000000000}).encode()).rstrip(b"=").decode()
+        where = {"idp_issuer": "http://i", "idp_client_id": "c", "idp_token_endpoint": "http://i/token"}
+        key = str(place.root / "key")
+        driver.logged_in(place, key, {**where, "idp_id_token": f"e30.{claims}.x"})
+        vault = VaultFile(str(place.root / "state" / "mcphub" / "vault"), f"file:{key}", {})
+        record = vault.get(IDP, idp_key("http://i", "c"))
+        login = decoded(record.data, IdpSession) if record is not None else None
+        assert login is not None and (login.subject, login.expires_at) == ("me", 2000000000.0)
+    finally:
+        place.remove()
 
 
 @pytest.mark.parametrize(

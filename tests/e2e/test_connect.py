@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +75,29 @@ async def test_the_end_of_the_bridge_is_the_end_of_the_session(hub: Hub) -> None
         await agent.initialize()
         [session] = (await hub.status())["sessions"]
         os.kill(agent.pid, signal.SIGKILL)
-        with anyio.fail_after(10):
-            while any(s["id"] == session["id"] for s in (await hub.status())["sessions"]):  # noqa: ASYNC110
-                await anyio.sleep(0.01)  # nothing tells of a session's end alone
+        await hub.until(lambda report: all(s["id"] != session["id"] for s in report["sessions"]), timeout=10)
+
+
+async def test_many_agents_are_few_reports(hub: Hub) -> None:
+    """Whoever watches the status is told of a hundred agents that come at once, and go, ten times a second at most."""
+    reports = 0
+
+    def counts(sessions: int) -> Callable[[dict[str, Any]], bool]:
+        def reached(report: dict[str, Any]) -> bool:
+            nonlocal reports
+            reports += 1
+            return len(report["sessions"]) == sessions and all(one["client"] for one in report["sessions"])
+
+        return reached
+
+    began = anyio.current_time()
+    async with AsyncExitStack() as stack, anyio.create_task_group() as tasks:
+        agents = [await stack.enter_async_context(await hub.agent()) for _ in range(100)]
+        for agent in agents:
+            tasks.start_soon(agent.initialize)
+        await hub.until(counts(100))
+    await hub.until(counts(0))
+    assert reports <= 4 + 10 * (anyio.current_time() - began)
 
 
 async def test_the_first_one_starts_the_daemon(place: Place) -> None:

@@ -76,7 +76,7 @@ def cancelled(hub: Hub, server: str) -> list[Any]:
     "headers", [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Host": "evil.example"}, {"Host": None}]
 )
 async def test_foreign_pages(hub: Hub, agent: HttpAgent, headers: Mapping[str, str | None]) -> None:
-    """Obligation 14, C180: a foreign Origin or Host gets 403 and reaches no handler, token or not."""
+    """B14, C180: a foreign Origin or Host gets 403 and reaches no handler, token or not."""
     before = len(calls(hub, "old"))
     params = {"name": "mcp__old__echo", "arguments": {"text": "x"}}
     head, body = modern("tools/call", params)
@@ -91,7 +91,7 @@ async def test_foreign_pages(hub: Hub, agent: HttpAgent, headers: Mapping[str, s
 
 
 async def test_the_token(hub: Hub, agent: HttpAgent) -> None:
-    """Obligation 15: without the token 401, whatever else is right; it never shows in status, log or answers."""
+    """B15: without the token 401, whatever else is right; it never shows in status, log or answers."""
     token = agent.path.split("/")[2]
     for path, headers in (
         ("/mcp", {}),
@@ -112,13 +112,13 @@ async def test_the_token(hub: Hub, agent: HttpAgent) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_without_a_session(agent: HttpAgent, method: str) -> None:
-    """Obligation 16: GET and DELETE exist for legacy sessions only."""
+    """B16: GET and DELETE exist for legacy sessions only."""
     assert (await agent.ask(method)).status == 405
     assert (await agent.ask(method, {"Mcp-Session-Id": "unknown"})).status == 404
 
 
 async def test_a_session_header_means_nothing_to_the_modern_era(agent: HttpAgent) -> None:
-    """Obligation 16: a modern POST with a session id, known or not, is served, and the reply has none."""
+    """B16: a modern POST with a session id, known or not, is served, and the reply has none."""
     for session in (agent.session, "unknown"):
         reply = await agent.modern("tools/list", headers={"Mcp-Session-Id": session, "Last-Event-ID": "1"})
         assert reply.status == 200
@@ -142,7 +142,7 @@ async def test_a_session_header_means_nothing_to_the_modern_era(agent: HttpAgent
     ],
 )
 async def test_headers_that_differ(hub: Hub, agent: HttpAgent, headers: Mapping[str, str | None]) -> None:
-    """Obligations 12 and 13: 400 and -32020, with the request's id, and nothing is called."""
+    """B12, B13: 400 and -32020, with the request's id, and nothing is called."""
     before = len(calls(hub, "old"))
     reply = await agent.modern("tools/call", {"name": "mcp__old__echo", "arguments": {}}, headers=headers, id="h")
     assert code(reply) == (400, -32020)
@@ -151,14 +151,14 @@ async def test_headers_that_differ(hub: Hub, agent: HttpAgent, headers: Mapping[
 
 
 async def test_headers_that_agree(agent: HttpAgent) -> None:
-    """Obligation 13: a wrapped name is the name."""
+    """B13: a wrapped name is the name."""
     headers = {"Mcp-Name": "=?base64?bWNwX19vbGRfX2VjaG8=?="}
     reply = await agent.modern("tools/call", {"name": "mcp__old__echo", "arguments": {"text": "x"}}, headers=headers)
     assert text(reply) == "x"
 
 
 async def test_arguments_that_stand_in_headers(place: Place) -> None:
-    """Obligations 12 and 50: what a tool wants mirrored is compared too, in its own and in the merged view; legacy
+    """B12, B50: what a tool wants mirrored is compared too, in its own and in the merged view; legacy
     agents, which mirror nothing, call it as ever."""
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
     annotated = Fake({"tools": [{"name": "t", "inputSchema": schema, "actions": [{"text": "ok"}]}]})
@@ -176,7 +176,7 @@ async def test_arguments_that_stand_in_headers(place: Place) -> None:
 
 @pytest.mark.parametrize("missing", ["protocolVersion", "clientCapabilities"])
 async def test_required_meta(agent: HttpAgent, missing: str) -> None:
-    """Obligation 2: -32602 and 400; without clientInfo it is served."""
+    """B2: -32602 and 400; without clientInfo it is served."""
     meta = modern_meta()
     del meta[META + missing]
     head, _ = modern("tools/list")
@@ -189,7 +189,7 @@ async def test_required_meta(agent: HttpAgent, missing: str) -> None:
 
 @pytest.mark.parametrize("version", ["1900-01-01", "2025-11-25"])
 async def test_versions_that_the_envelope_does_not_have(agent: HttpAgent, version: str) -> None:
-    """Obligations 3 and 4: -32022 and 400, with what is supported."""
+    """B3, B4: -32022 and 400, with what is supported."""
     headers = {"MCP-Protocol-Version": version}
     reply = await agent.modern("tools/list", meta={META + "protocolVersion": version}, headers=headers)
     assert code(reply) == (400, -32022)
@@ -199,7 +199,7 @@ async def test_versions_that_the_envelope_does_not_have(agent: HttpAgent, versio
 
 @pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "nothing/here"])
 async def test_removed_methods(agent: HttpAgent, method: str) -> None:
-    """Obligation 8: -32601 and 404."""
+    """B8: -32601 and 404."""
     assert code(await agent.modern(method, {"protocolVersion": "2025-11-25"})) == (404, -32601)
 
 
@@ -263,7 +263,7 @@ async def test_unknown_tools_and_servers(hub: Hub, agent: HttpAgent) -> None:
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_a_session(hub: Hub, version: str) -> None:
-    """Obligation 17: initialize gives an id, which every later request needs; after DELETE it is unknown."""
+    """B17: initialize gives an id, which every later request needs; after DELETE it is unknown."""
     agent = HttpAgent(await print_url(hub))
     reply = await agent.initialize(version)
     assert reply.document["result"]["protocolVersion"] == version
@@ -311,7 +311,7 @@ async def test_notifications_and_responses(agent: HttpAgent) -> None:
 
 
 async def test_batches(hub: Hub) -> None:
-    """Obligation 80: a batch of 2025-03-26 is answered as a whole; in a newer session it is -32600."""
+    """B80: a batch of 2025-03-26 is answered as a whole; in a newer session it is -32600."""
     agent = HttpAgent(await print_url(hub))
     await agent.initialize("2025-03-26")
     echo = {"name": "mcp__old__echo", "arguments": {"text": "x"}}
@@ -339,7 +339,7 @@ async def test_it_is_a_session_like_any_other(hub: Hub, agent: HttpAgent) -> Non
 @pytest.mark.parametrize("server", list(SERVERS))
 @pytest.mark.parametrize("era", ERAS)
 async def test_progress_comes_on_the_call_s_own_stream(agent: HttpAgent, era: str, server: str) -> None:
-    """Obligation 37, as far as notifications go: three calls at once on one session, with one token, each get their own
+    """B37, as far as notifications go: three calls at once on one session, with one token, each get their own
     progress before their own answer, which is the last event."""
     replies: dict[int, Reply] = {}
 
@@ -375,7 +375,7 @@ async def test_a_large_result(agent: HttpAgent, era: str) -> None:
 
 @pytest.mark.parametrize("mid", [7, "seven"])
 async def test_the_acknowledgement_comes_first(place: Place, mid: int | str) -> None:
-    """Obligations 63 and 64: a listen is a stream whose first event is its acknowledgement with its own id; then only
+    """B63, B64: a listen is a stream whose first event is its acknowledgement with its own id; then only
     what was asked for."""
     async with running({"a": CHANGES}, settings=SETTINGS, place=place) as hub:
         await hub.until_state("a")
@@ -405,7 +405,7 @@ async def test_the_acknowledgement_comes_first(place: Place, mid: int | str) -> 
 
 
 async def test_changes_go_to_the_stream_of_a_session(place: Place) -> None:
-    """Obligation 65, as far as HTTP goes: a change waits, once, until the stream opens; then changes come on it, and on
+    """B65, as far as HTTP goes: a change waits, once, until the stream opens; then changes come on it, and on
     no other stream; a second GET at a time is refused."""
     grow = {"name": "mcp__a__grow", "arguments": {}}
     async with running({"a": CHANGES}, settings=SETTINGS, place=place) as hub:
@@ -438,7 +438,7 @@ async def test_changes_go_to_the_stream_of_a_session(place: Place) -> None:
 
 @pytest.mark.parametrize("server", list(SERVERS))
 async def test_a_modern_agent_cancels_by_hanging_up(hub: Hub, agent: HttpAgent, server: str, place: Place) -> None:
-    """Obligation 70: the server is told, with the id that it knows."""
+    """B70: the server is told, with the id that it knows."""
     before, known = len(calls(hub, server)), len(cancelled(hub, server))
     gate = {"wait": str(place.root / "never")}
     head, body = modern("tools/call", {"name": f"mcp__{server}__do", "arguments": {"actions": [gate]}})
@@ -449,7 +449,7 @@ async def test_a_modern_agent_cancels_by_hanging_up(hub: Hub, agent: HttpAgent, 
 
 
 async def test_a_legacy_agent_that_hangs_up_does_not_cancel(hub: Hub, agent: HttpAgent, place: Place) -> None:
-    """Obligation 70: the call runs on to its end, its answer is dropped, and its id is free then."""
+    """B70: the call runs on to its end, its answer is dropped, and its id is free then."""
     before, known = len(calls(hub, "old")), len(cancelled(hub, "old"))
     go, done = place.root / "go", place.root / "done"
     arguments = {"actions": [{"wait": str(go)}, {"touch": str(done)}, {"text": "x"}]}
@@ -468,7 +468,7 @@ async def test_a_legacy_agent_that_hangs_up_does_not_cancel(hub: Hub, agent: Htt
 
 @pytest.mark.parametrize("server", list(SERVERS))
 async def test_a_legacy_agent_cancels_by_a_message(hub: Hub, agent: HttpAgent, server: str, place: Place) -> None:
-    """Obligation 70: the id is mapped, and the call's own POST ends without a message."""
+    """B70: the id is mapped, and the call's own POST ends without a message."""
     before, known = len(calls(hub, server)), len(cancelled(hub, server))
     gate = {"wait": str(place.root / "never")}
     body = encoded("tools/call", {"name": f"mcp__{server}__do", "arguments": {"actions": [gate]}}, "c")

@@ -131,7 +131,7 @@ async def test_many_pages(hub: Hub, agent: Agent, era: str) -> None:
 
 
 async def test_our_pages(hub: Hub, agent: Agent) -> None:
-    """Obligation 60: a cursor works on another connection, in either era, for its list alone; none is ever `null`."""
+    """B60: a cursor works on another connection, in either era, for its list alone; none is ever `null`."""
     first = (await agent.modern("tools/list"))["result"]
     params = {"cursor": first["nextCursor"]}
     second = (await agent.modern("tools/list", params))["result"]
@@ -194,7 +194,7 @@ async def test_pages_of_all_kinds(place: Place) -> None:
 
 
 async def test_one_uri_of_two_servers(agent: Agent) -> None:
-    """Obligation 54: one URI of two servers is listed twice, and each read reaches its own; the bare one says so."""
+    """B54: one URI of two servers is listed twice, and each read reaches its own; the bare one says so."""
     for era in ERAS:
         ask = agent.modern if era == "modern" else agent.request
         listed = (await ask("resources/list"))["result"]["resources"]
@@ -213,7 +213,7 @@ async def test_one_uri_of_two_servers(agent: Agent) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_names_that_meet(agent: Agent, era: str) -> None:
-    """Obligations 48 and 49: names that fall on one another after cleaning, of one server or of two, are all there
+    """B48, B49: names that fall on one another after cleaning, of one server or of two, are all there
     under names of their own, and each calls its own tool."""
     found = [*await names(agent, "clash", era)]
     assert len(set(found)) == len(found) == 5
@@ -267,7 +267,7 @@ async def kept(hub: Hub, *servers: str) -> tuple[int, str]:
 
 
 async def test_how_long_lists_may_be_kept(place: Place) -> None:
-    """Obligation 57: what modern servers say of their lists falls with time and is the agent's; a legacy server makes
+    """B57: what modern servers say of their lists falls with time and is the agent's; a legacy server makes
     it private, and one that is down makes it nothing."""
     tools = [{"name": "x", "inputSchema": OBJECT}]
     answer = {"tools": tools, "ttlMs": 30_000, "cacheScope": "public", "_meta": {"v": 1}}

@@ -88,6 +88,7 @@ async def test_replies_that_nobody_reads(hub: Hub) -> None:
                 arrived = [session for session in report["sessions"] if session["client"]]
                 if len(arrived) == AGENTS and not any(server["calls_in_flight"] for server in report["servers"]):
                     break
+                await anyio.sleep(0.05)  # for each of them the daemon writes a report of a hundred agents
         async with await hub.agent() as other:
             assert text(await other.call("mcp__old__echo", {"text": "quick"}, era="modern", timeout=5)) == "quick"
     finally:

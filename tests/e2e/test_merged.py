@@ -55,7 +55,7 @@ def sent(hub: Hub, server: str, method: str) -> list[Message]:
 
 
 async def test_discover_and_lists_wait_for_nobody(place: Place) -> None:
-    """Obligations 1 and 62: while every server hangs, discover and initialize are answered within 200 ms, complete; a
+    """B1, B62: while every server hangs, discover and initialize are answered within 200 ms, complete; a
     list comes within its bound with what there is."""
     silent = Fake({"on": {"server/discover": [], "initialize": []}})
     async with running({"hang": silent, "hang2": silent}, place=place) as hub, await hub.agent() as agent:
@@ -74,7 +74,7 @@ async def test_discover_and_lists_wait_for_nobody(place: Place) -> None:
 
 @pytest.mark.parametrize("missing", ["protocolVersion", "clientCapabilities"])
 async def test_required_meta(agent: Agent, missing: str) -> None:
-    """Obligation 2: a modern request without a required key is refused."""
+    """B2: a modern request without a required key is refused."""
     meta = {META + "protocolVersion": MODERN, META + "clientCapabilities": {}}
     del meta[META + missing]
     response = await agent.request("tools/list", {"_meta": meta})
@@ -82,14 +82,14 @@ async def test_required_meta(agent: Agent, missing: str) -> None:
 
 
 async def test_client_info_is_optional(agent: Agent) -> None:
-    """Obligation 2: a modern request without clientInfo is served."""
+    """B2: a modern request without clientInfo is served."""
     meta = {META + "protocolVersion": MODERN, META + "clientCapabilities": {}}
     assert (await agent.request("tools/list", {"_meta": meta}))["result"]["resultType"] == "complete"
 
 
 @pytest.mark.parametrize("version", ["1900-01-01", "2025-11-25", "2099-01-01"])
 async def test_versions_that_the_envelope_does_not_have(agent: Agent, version: str) -> None:
-    """Obligations 3 and 4: an unknown date, or a legacy one in a modern envelope, names what is supported."""
+    """B3, B4: an unknown date, or a legacy one in a modern envelope, names what is supported."""
     error = (await agent.modern("tools/list", meta={META + "protocolVersion": version}))["error"]
     assert error["code"] == -32022
     assert MODERN in error["data"]["supported"]
@@ -98,7 +98,7 @@ async def test_versions_that_the_envelope_does_not_have(agent: Agent, version: s
 
 @pytest.mark.parametrize("asked", [*LEGACY_VERSIONS, MODERN, "2099-01-01"])
 async def test_initialize_versions(hub: Hub, asked: str) -> None:
-    """Obligation 5: each legacy version is answered with itself, any other with the newest legacy one."""
+    """B5: each legacy version is answered with itself, any other with the newest legacy one."""
     async with await hub.agent() as agent:
         result = await agent.initialize(asked)
         assert result["protocolVersion"] == (asked if asked in LEGACY_VERSIONS else "2025-11-25")
@@ -106,7 +106,7 @@ async def test_initialize_versions(hub: Hub, asked: str) -> None:
 
 
 async def test_both_eras_on_one_socket(hub: Hub) -> None:
-    """Obligations 6 and 9: interleaved, each request is answered in its own shape; `resultType`, `ttlMs` and
+    """B6, B9: interleaved, each request is answered in its own shape; `resultType`, `ttlMs` and
     `cacheScope` are in every modern answer that has them and in no legacy one."""
     async with await hub.agent() as agent:
         discover = await agent.start_modern("server/discover")
@@ -127,7 +127,7 @@ async def test_both_eras_on_one_socket(hub: Hub) -> None:
 
 
 async def test_no_start(hub: Hub) -> None:
-    """Obligation 7: a request before any handshake and without `_meta` is refused; the connection stays usable."""
+    """B7: a request before any handshake and without `_meta` is refused; the connection stays usable."""
     async with await hub.agent() as agent:
         assert (await agent.request("tools/list"))["error"]["code"] == -32602
         assert (await agent.modern("tools/list"))["result"]["tools"]
@@ -137,12 +137,12 @@ async def test_no_start(hub: Hub) -> None:
 
 @pytest.mark.parametrize("method", ["ping", "logging/setLevel", "resources/subscribe", "foo/bar"])
 async def test_removed_methods(agent: Agent, method: str) -> None:
-    """Obligation 8: what the modern era has no more is refused there."""
+    """B8: what the modern era has no more is refused there."""
     assert (await agent.modern(method, {"level": "debug", "uri": "file:///a"}))["error"]["code"] == -32601
 
 
 async def test_results_without_a_type(place: Place) -> None:
-    """Obligation 10: a modern server's result without `resultType` counts as complete, one of an unknown kind is
+    """B10: a modern server's result without `resultType` counts as complete, one of an unknown kind is
     refused; both eras of agents see it so."""
     servers = {
         "none": Fake({"era": "modern", "result_type": None}),
@@ -162,7 +162,7 @@ WEIRD = {"write": '{"jsonrpc":"2.0","id":$ID,"result":{"resultType":"weird","con
 
 
 async def test_who_answers(agent: Agent) -> None:
-    """Obligation 11: to agents the server is mcphub, whichever server did the work."""
+    """B11: to agents the server is mcphub, whichever server did the work."""
     for method, params in (
         ("server/discover", {}),
         ("tools/list", {}),
@@ -190,7 +190,7 @@ REFUSALS: dict[str, list[Message]] = {
 
 
 async def test_the_probe_falls_back(place: Place) -> None:
-    """Obligation 18, C068: an unknown server is first asked to discover; on any refusal, silence, rubbish or its end,
+    """B18, C068: an unknown server is first asked to discover; on any refusal, silence, rubbish or its end,
     initialize follows."""
     servers = {name: Fake({"on": {"server/discover": actions}}) for name, actions in REFUSALS.items()}
     async with running(servers, place=place, settings="[connect]\nlocal = 9\n") as hub:
@@ -202,7 +202,7 @@ async def test_the_probe_falls_back(place: Place) -> None:
 
 
 async def test_the_probe_does_not_fall_back_too_soon(place: Place) -> None:
-    """Obligation 19: a version error that names a shared modern version leads to that version, never to initialize."""
+    """B19: a version error that names a shared modern version leads to that version, never to initialize."""
     wrong = {"code": -32022, "message": "no", "data": {"supported": ["2025-11-25", MODERN], "requested": "x"}}
     fake = Fake({"era": "both", "on": {"server/discover": [[{"error": wrong}], [{"default": 1}]]}})
     async with running({"picky": fake}, place=place) as hub:
@@ -225,7 +225,7 @@ async def test_a_server_locked_by_a_refused_probe(place: Place) -> None:
 
 @pytest.mark.parametrize("era", ["both", "modern", "locked"])
 async def test_a_late_discover_answer(place: Place, era: str) -> None:
-    """Obligation 22: an answer to discover that comes after initialize was sent neither crashes nor mixes the eras."""
+    """B22: an answer to discover that comes after initialize was sent neither crashes nor mixes the eras."""
     fake = Fake({"era": era, "on": {"server/discover": [{"pause": 3.5}, {"default": 1}]}})
     async with running({"late": fake}, place=place) as hub, await hub.agent() as agent:
         report = await hub.until_state("late")
@@ -242,7 +242,7 @@ async def test_a_late_discover_answer(place: Place, era: str) -> None:
 
 @pytest.mark.parametrize("server", ["old", "new"])
 async def test_one_id_of_two_agents(hub: Hub, place: Place, server: str) -> None:
-    """Obligation 23, C159: two agents use id 1 on one server at once, answered in reverse; each gets its own."""
+    """B23, C159: two agents use id 1 on one server at once, answered in reverse; each gets its own."""
     place.root.mkdir(exist_ok=True)
     go = str(place.root / "go")
     async with await hub.agent() as a, await hub.agent() as b:
@@ -257,7 +257,7 @@ async def test_one_id_of_two_agents(hub: Hub, place: Place, server: str) -> None
 
 
 async def test_ids_keep_their_type(agent: Agent) -> None:
-    """Obligation 24, C159: `1` and `"1"` at the same time are two requests, each answered in its type."""
+    """B24, C159: `1` and `"1"` at the same time are two requests, each answered in its type."""
     await agent.start("tools/call", {"name": "mcp__old__echo", "arguments": {"text": "number"}}, id=1001)
     await agent.start("tools/call", {"name": "mcp__old__echo", "arguments": {"text": "string"}}, id="1001")
     assert text(await agent.response("1001")) == "string"
@@ -276,7 +276,7 @@ async def test_an_id_in_flight_twice(agent: Agent, place: Place) -> None:
 
 
 async def test_ids_never_repeat(place: Place) -> None:
-    """Obligation 25: over ten thousand calls of two agents in both eras, no id repeats on one connection."""
+    """B25: over ten thousand calls of two agents in both eras, no id repeats on one connection."""
     servers = {"old": Fake(), "new": Fake({"era": "modern"})}
     async with running(servers, place=place) as hub, await hub.agent() as a, await hub.agent() as b:
         await hub.until_state(*servers)
@@ -299,7 +299,7 @@ async def test_ids_never_repeat(place: Place) -> None:
 @pytest.mark.parametrize("server", ["old", "new"])
 @pytest.mark.parametrize("era", ERAS)
 async def test_progress_of_two_agents(hub: Hub, server: str, era: str) -> None:
-    """Obligations 26 and 28: two agents with one token each get their own progress, all of it before the answer, and
+    """B26, B28: two agents with one token each get their own progress, all of it before the answer, and
     none after."""
     async with await hub.agent() as a, await hub.agent() as b:
         for agent, first in ((a, 10), (b, 20)):
@@ -320,7 +320,7 @@ async def test_progress_of_two_agents(hub: Hub, server: str, era: str) -> None:
 
 @pytest.mark.parametrize("server", ["old", "new"])
 async def test_no_token_no_progress(hub: Hub, agent: Agent, server: str) -> None:
-    """Obligation 28: without a token from the agent none goes to the server."""
+    """B28: without a token from the agent none goes to the server."""
     response = await do(agent, server, {"request": 1})
     assert "progressToken" not in json.loads(text(response))["params"].get("_meta", {})
     await barrier(agent)
@@ -332,7 +332,7 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 @pytest.mark.parametrize("server", ["old", "new"])
 async def test_metadata_of_each_hop(agent: Agent, server: str) -> None:
-    """Obligation 29: the server sees mcphub's clientInfo and none of the agent's hop keys, an old one no modern keys at
+    """B29: the server sees mcphub's clientInfo and none of the agent's hop keys, an old one no modern keys at
     all; the agent's trace goes on."""
     arguments = {"actions": [{"request": 1}]}
     meta = {"traceparent": TRACE, META + "logLevel": "debug", "dev.example/mine": 1}
@@ -359,12 +359,12 @@ async def test_arguments_and_results_are_not_touched(agent: Agent) -> None:
 
 
 async def test_names_are_looked_up(hub: Hub, agent: Agent) -> None:
-    """Obligation 48, C139: two underscores inside the server's and the tool's name still call exactly that tool."""
+    """B48, C139: two underscores inside the server's and the tool's name still call exactly that tool."""
     assert text(await agent.call("mcp__a__b__c__d")) == "c__d of a__b"
 
 
 async def test_names_that_are_too_long_or_fall_together(agent: Agent, place: Place) -> None:
-    """Obligation 49, C141, C142: each tool has a name of its own within the limit, the same in every run, and works."""
+    """B49, C141, C142: each tool has a name of its own within the limit, the same in every run, and works."""
 
     async def listed(agent: Agent) -> dict[str, str]:
         names = [tool["name"] for tool in await agent.tools() if tool["name"].startswith("mcp__a__b__")]
@@ -381,7 +381,7 @@ async def test_names_that_are_too_long_or_fall_together(agent: Agent, place: Pla
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_schemas_are_not_touched(agent: Agent, era: str) -> None:
-    """Obligation 53: `$defs`, `$ref`, `oneOf` and `$schema` reach the agent as they are, and nothing is fetched."""
+    """B53: `$defs`, `$ref`, `oneOf` and `$schema` reach the agent as they are, and nothing is fetched."""
     [tool] = [t for t in await agent.tools(era=era) if t["name"] == "mcp__a__b__schema"]
     assert tool["inputSchema"] == SCHEMA
 
@@ -391,7 +391,7 @@ async def test_schemas_are_not_touched(agent: Agent, era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_list_is_stable(hub: Hub, era: str) -> None:
-    """Obligation 61: two listings are equal byte for byte, also when calls lie between them."""
+    """B61: two listings are equal byte for byte, also when calls lie between them."""
     async with await hub.agent() as agent:
         await agent.initialize()
         agent.keep_lines = True
@@ -406,7 +406,7 @@ async def test_a_list_is_stable(hub: Hub, era: str) -> None:
 
 
 async def test_one_dead_server(place: Place) -> None:
-    """Obligation 62: a server that cannot start neither fails nor delays the merged list."""
+    """B62: a server that cannot start neither fails nor delays the merged list."""
     servers = {"dead": {"command": "no-such-command-anywhere"}, "fine": Fake()}
     async with running(servers, place=place) as hub, await hub.agent() as agent:
         await hub.until_state("fine")
@@ -434,7 +434,7 @@ def of(notification: Message) -> Any:
 
 @pytest.mark.parametrize("id", [77, "seventy-seven"])
 async def test_the_acknowledgement_comes_first(hub: Hub, id: int | str) -> None:
-    """Obligation 63: the first message of a listen is its acknowledgement, its own id, and what was asked."""
+    """B63: the first message of a listen is its acknowledgement, its own id, and what was asked."""
     async with await hub.agent() as agent:
         params = await listen(agent, id, toolsListChanged=True)
         assert params["_meta"][META + "subscriptionId"] == id
@@ -447,7 +447,7 @@ CHANGED = "notifications/tools/list_changed"
 
 
 async def test_changes_are_told_once(place: Place) -> None:
-    """Obligations 64 and 65: a change is told once to each old agent and each listen that asked for it, to no other,
+    """B64, B65: a change is told once to each old agent and each listen that asked for it, to no other,
     and not at all when the merged list stays the same."""
     servers = {"old": Fake(), "new": Fake({"era": "modern"})}
     async with (
@@ -481,7 +481,7 @@ async def test_changes_are_told_once(place: Place) -> None:
 
 
 async def test_a_listen_that_was_cancelled(place: Place) -> None:
-    """Obligation 64: after its cancellation a listen gets nothing more; another of the same agent goes on."""
+    """B64: after its cancellation a listen gets nothing more; another of the same agent goes on."""
     async with running({"old": Fake()}, place=place) as hub, await hub.agent() as agent, await hub.agent() as caller:
         await hub.until_state("old")
         await caller.initialize()
@@ -497,7 +497,7 @@ async def test_a_listen_that_was_cancelled(place: Place) -> None:
 
 
 async def test_listens_end_with_the_hub(place: Place) -> None:
-    """Obligation 68: on shutdown each listen gets its final result with its id, then the connection ends."""
+    """B68: on shutdown each listen gets its final result with its id, then the connection ends."""
     async with running({"old": Fake()}, place=place) as hub, await hub.agent() as agent:
         await listen(agent, "one", toolsListChanged=True)
         await listen(agent, 2, promptsListChanged=True)
@@ -516,7 +516,7 @@ async def test_listens_end_with_the_hub(place: Place) -> None:
 @pytest.mark.parametrize("server", ["old", "new"])
 @pytest.mark.parametrize("era", ERAS)
 async def test_cancellation(hub: Hub, place: Place, server: str, era: str) -> None:
-    """Obligation 70, C153, C154: the server is told once, under its own id; the agent gets nothing more for that id."""
+    """B70, C153, C154: the server is told once, under its own id; the agent gets nothing more for that id."""
     here, go = place.root / "here", place.root / "go"
     async with await hub.agent() as agent:
         await agent.initialize()
@@ -560,7 +560,7 @@ async def test_an_agent_that_leaves(hub: Hub, place: Place, server: str) -> None
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_call_whose_server_dies(place: Place, era: str) -> None:
-    """Obligations 72 and 91: a call that may have done something is sent once and ends as unknown within a second, with
+    """B72, B91: a call that may have done something is sent once and ends as unknown within a second, with
     the server's name; the server comes back by itself, and what it is subscribed to is asked for again."""
     crash = Fake({"era": era, **CRASHES.script})
     async with running({"crash": crash}, place=place) as hub, await hub.agent() as agent:
@@ -579,7 +579,7 @@ async def test_a_call_whose_server_dies(place: Place, era: str) -> None:
 
 
 async def test_pings_end_at_the_hub(hub: Hub, agent: Agent) -> None:
-    """Obligation 75: a ping from either side is answered by the hub; the other side sees nothing."""
+    """B75: a ping from either side is answered by the hub; the other side sees nothing."""
     before = len(sent(hub, "old", "ping"))
     assert (await agent.request("ping"))["result"] == {}
     assert json.loads(text(await do(agent, "old", {"ask": "ping"}, {"reply": 1})))["result"] == {}
@@ -588,7 +588,7 @@ async def test_pings_end_at_the_hub(hub: Hub, agent: Agent) -> None:
 
 
 async def test_newlines_and_rubbish(hub: Hub, agent: Agent) -> None:
-    """Obligation 89: a result with line ends inside is one line; rubbish between messages stops nothing."""
+    """B89: a result with line ends inside is one line; rubbish between messages stops nothing."""
     agent.keep_lines = True
     said = "one\ntwo\r\nthree\u2028four"
     assert text(await do(agent, "old", {"write": "rubbish\n"}, {"text": said})) == said
@@ -597,7 +597,7 @@ async def test_newlines_and_rubbish(hub: Hub, agent: Agent) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_pretty_printed_payload(hub: Hub, era: str) -> None:
-    """Obligation 89: what an agent writes with blanks inside its message reaches the server as one line."""
+    """B89: what an agent writes with blanks inside its message reaches the server as one line."""
     async with await hub.agent() as agent:
         await agent.initialize()
         await agent.send_line(
@@ -609,7 +609,7 @@ async def test_a_pretty_printed_payload(hub: Hub, era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_unknown_and_down(place: Place, era: str) -> None:
-    """Obligation 92, C165: an unknown name is an error of the caller; a server that is known and down answers as a tool
+    """B92, C165: an unknown name is an error of the caller; a server that is known and down answers as a tool
     that failed, with its name, its state and the next step, and both at once."""
     servers = {"down": Fake({"before": [{"stderr": "no key\n"}, {"exit": 1}]}), "fine": Fake()}
     async with running(servers, place=place, settings="[connect]\nattempts = 1\n") as hub, await hub.agent() as agent:

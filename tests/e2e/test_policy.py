@@ -80,3 +80,41 @@ async def test_a_server_that_becomes_forbidden_in_a_call(hub: Hub) -> None:
         finally:
             settings.write_text(before)
             await hub.until_state("also")
+
+
+async def test_rules_that_leave_no_tool(hub: Hub) -> None:
+    """The server runs, and status and why say which file and key take all of its tools away."""
+    settings = hub.place.config / "settings.toml"
+    before = settings.read_text()
+    settings.write_text(before + 'allowedTools = ["good/echo"]\n')
+    try:
+        said = f"not allowed by policy: no rule of {settings}:6 policy.allowedTools is about also"
+        report = await hub.until(lambda report: bool(row(report, "also").get("nothing_left")))
+        found = row(report, "also")
+        assert (found["state"], found["tools"]) == ("connected", 0)
+        assert found["warnings"][0] == found["nothing_left"] == f"agents see none of its 2 tools: {said}"
+        assert "nothing_left" not in row(report, "good")
+        code, why = await hub.control("GET", "/v1/why/also")
+        assert (code, why["answer"]) == (200, f"also runs, but agents see none of its tools: {said}")
+        assert why["next"] == [f"edit {settings}:6 policy.allowedTools"]
+        code, inventory = await hub.control("GET", "/v1/config")
+        entries = {entry["name"]: entry for layer in inventory["layers"] for entry in layer["entries"]}
+        assert (entries["also"]["state"], entries["also"]["live_state"]) == ("would run", "connected")
+    finally:
+        settings.write_text(before)
+    await hub.until(lambda report: row(report, "also")["tools"] == 2)
+
+
+async def test_a_misspelt_table_closes(hub: Hub) -> None:
+    """C131: `[polcy]` may forbid something, so nothing of one's own runs, and status says which key is meant."""
+    settings = hub.place.config / "settings.toml"
+    before = settings.read_text()
+    settings.write_text(before.replace("[policy]", "[polcy]"))
+    try:
+        report = await hub.until_state("also", state="disabled")
+        said = f"cannot use {settings}:2 polcy: unknown key, probably meant as policy"
+        assert any(problem.startswith(said) for problem in report["problems"])
+        assert said in row(report, "good")["reason"]
+    finally:
+        settings.write_text(before)
+    await hub.until_state("also", "good")

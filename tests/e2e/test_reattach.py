@@ -6,23 +6,32 @@ import json
 import os
 import random
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import anyio
+import psutil
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 
-from tests.fakes.agent import Agent, Message, text
+from mcphub.sessions.bridge import AGAIN_WITHIN, MOST_AGAIN
+from tests.fakes.agent import Agent, Message, is_json, text
 from tests.fakes.bridge import bridge
-from tests.fakes.hub import MCPHUB, Fake, Hub, Place, eventually
+from tests.fakes.hub import MCPHUB, Fake, Hub, Place, alive, describe, eventually
 
 pytestmark = pytest.mark.anyio
 
 SERVERS = {"old": Fake(), "new": Fake({"era": "modern"})}
-ROUNDS = 10
+#: How often the daemon is killed at a random moment, and by which chance; `MCPHUB_KILLS=50` is the long run.
+ROUNDS = int(os.environ.get("MCPHUB_KILLS", "10"))
+SEED = int(os.environ.get("MCPHUB_SEED", "5"))
+#: One ignores everything, and its children hold its pipes open; the other's are forked twice, in sessions of their own,
+#: one of them without any environment.
+STUBBORN = Fake({"eof": "ignore", "term": "ignore", "grandchildren": {"count": 2}})
+FORKS = '"$0" "$1" "$2" child setsid double cleared >&2 & shift 2; exec "$0" -I "$@"'
 
 
 @pytest.fixture
@@ -110,18 +119,67 @@ async def test_three_agents_and_kill_9(place: Place) -> None:
     await hub.end_daemon()
 
 
+def arrivals(agent: Agent) -> list[tuple[Any, str]]:
+    """(id, how it ended) of each answer that the agent gets from now on, in their order."""
+    found: list[tuple[Any, str]] = []
+    take = agent._take
+
+    async def taken(line: bytes) -> None:
+        await take(line)
+        if is_json(line) and "method" not in (message := json.loads(line)):
+            found.append((message["id"], kind(message)))
+
+    agent._take = taken  # type: ignore[method-assign]
+    return found
+
+
+def behind(answers: list[tuple[Any, str]]) -> list[list[int]]:
+    """For each batch of errors that came behind the real answers of the same requests, where those answers stand, as
+    places before the batch: 1 is the last one."""
+    first = {mid: at for at, (mid, _) in reversed(list(enumerate(answers)))}
+    found: list[list[int]] = []
+    begins = 0
+    for at, (mid, how) in enumerate(answers):
+        if how not in ("outcome_unknown", "lost"):
+            begins = at + 1
+            continue
+        if at == begins:
+            found.append([])
+        if first[mid] != at:
+            found[-1].append(begins - first[mid])
+    return [sorted(places) for places in found if places]
+
+
+async def gone(processes: list[psutil.Process]) -> None:
+    """Two seconds are enough for all of them."""
+    try:
+        await eventually(lambda: not any(one.is_running() and alive(one.pid) for one in processes), timeout=2)
+    except TimeoutError:
+        left = [describe(one) for one in processes if one.is_running() and alive(one.pid)]
+        assert not left, f"still running: {left}"
+
+
+@pytest.mark.timeout(60 + 8 * ROUNDS)
 async def test_at_random_moments(place: Place) -> None:
-    """Ten times, under load: every request is answered, by a result or an error with a name; nothing is left."""
+    """Ten times, under load: every request is answered, by a result or an error with a name; of the daemon's children,
+    stubborn ones among them, none is left two seconds later, the next daemon has no problem, and the agents go on."""
+    forks = Path(__file__).parents[1] / "fakes" / "stubborn.py"
+    double = place.entry("double", Fake())
+    double = {"command": "sh", "args": ["-c", FORKS, sys.executable, str(forks), str(place.root), *double["args"][1:]]}
+    place.configure({**SERVERS, "stubborn": STUBBORN, "double": double})
     hub = Hub(place, None)
-    chance = random.Random(5)
+    chance = random.Random(SEED)
     stopping = anyio.Event()
     ended: dict[str, int] = {}
+    kills: list[float] = []
 
     async def load(agent: Agent, era: str) -> None:
         while not stopping.is_set():
             size = chance.choice([10, 10, 10, 2000, 100_000])
-            params: dict[str, Any] = {"name": chance.choice(["mcp__old__echo", "mcp__new__echo"])}
-            params["arguments"] = {"text": "x" * size}
+            said = {"text": "x" * size}
+            # One only reads, and is lost where its end is not known; of the other nobody can tell what it did.
+            tool, arguments = chance.choice([("echo", said), ("do", {"actions": [said]})])
+            params: dict[str, Any] = {"name": f"mcp__{chance.choice(['old', 'new'])}__{tool}", "arguments": arguments}
             start = agent.start if era == "legacy" else agent.start_modern
             ids = [await start("tools/call", params) for _ in range(chance.randint(1, 8))]
             ids.append(await start("tools/list"))
@@ -136,25 +194,40 @@ async def test_at_random_moments(place: Place) -> None:
             agent.torn = []
         await agents[0].initialize()
         await agents[2].initialize()
-        await hub.until_state(*SERVERS)
+        await hub.until_state(*SERVERS, "stubborn", "double")
+        answers = [arrivals(agent) for agent in agents]
+        bridges = {agent.pid for agent in agents}
         async with anyio.create_task_group() as tasks:
             for agent, era in zip(agents, ("legacy", "modern", "legacy"), strict=True):
                 tasks.start_soon(load, agent, era)
             pid = await daemon_of(hub)
             for _ in range(ROUNDS):
-                await anyio.sleep(chance.random() * 0.5)
-                pid = await kill(hub, pid)
+                await anyio.sleep(chance.random())
+                if len(kills) >= MOST_AGAIN:  # more often nobody's agent comes back: that daemon would be broken
+                    await anyio.sleep_until(kills[-MOST_AGAIN] + AGAIN_WITHIN + 1)
+                # In a thread: the agents would stop asking meanwhile, and nothing would be in flight at the kill.
+                running = await anyio.to_thread.run_sync(place.processes)
+                children = [process for process in running if process.pid not in bridges]
+                kills.append(anyio.current_time())
+                os.kill(pid, signal.SIGKILL)
+                await gone(children)
+                pid = await after(hub, pid)
+                assert (await hub.status())["problems"] == []
+            await eventually(lambda: ended.get("result", 0) > 100, timeout=20)  # a slow machine got fewer in between
             stopping.set()
-        for agent in agents:
+        for agent, era in zip(agents, ("legacy", "modern", "legacy"), strict=True):
             await agent.request("ping")
+            await works(agent, "mcp__stubborn__echo", era)
+            await works(agent, "mcp__double__echo", era)
         # Between a write and the word of it, an instant, nobody can tell: then there is an error behind each answer
         # that this write held. Never a second result, and never two errors.
         for found in (found for agent in agents for found in agent.responses.values()):
             assert [kind(answer) in ("outcome_unknown", "lost") for answer in found] in ([], [True])
-    # A server that has just connected may have tools that are not merged yet: that has a name too.
-    named = {how for how in ended if not how.startswith("unknown tool")}
-    assert named <= {"result", "tool error", "outcome_unknown", "lost", "list"}
-    assert ended["outcome_unknown"] > 0 and ended["result"] > 100
+        # One write and no more: they are the last answers before the errors, with none between them.
+        for places in (places for one in answers for places in behind(one)):
+            assert places == list(range(1, len(places) + 1))
+    assert set(ended) <= {"result", "tool error", "outcome_unknown", "lost", "list"}
+    assert ended.get("outcome_unknown", 0) > 0 and ended["result"] > 100, ended
     await hub.until(lambda report: report["sessions"] == [])
     await hub.end_daemon()
 

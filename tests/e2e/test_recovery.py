@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from typing import Any
 
 import anyio
+import psutil
 import pytest
 
 from tests.fakes.agent import Agent, text
-from tests.fakes.bridge import bridge
-from tests.fakes.hub import Fake, Hub, Place, running
+from tests.fakes.bridge import bridge, finish
+from tests.fakes.hub import Fake, Hub, Place, row, running, start
 
 pytestmark = pytest.mark.anyio
 
@@ -89,3 +91,37 @@ async def test_a_killed_daemon_and_the_stubborn(place: Place) -> None:
         await hub.until_state(*servers)
         assert text(await agent.call("mcp__s0__echo", {"text": "again"})) == "again"
     await hub.end_daemon()
+
+
+async def test_a_server_that_shakes_hands_and_exits_for_ever(place: Place) -> None:
+    """C085: it ends in `failed` after its attempts, and the status shows what it wrote to stderr."""
+    said = {"stderr": "no licence for today\n"}
+    leaves = {"on": {"tools/list": [{"default": 1}, said, {"pause": 0.05}, {"exit": 3}]}}
+    async with running({"brief": Fake(leaves)}, place=place, settings="[connect]\nattempts = 1\n") as hub:
+        found = row(await hub.until_state("brief", state="failed"), "brief")
+        assert (len(place.starts("brief")), found["attempt"], found["attempts"]) == (2, 1, 1)
+        assert found["last_error"]["stderr_tail"] == ["no licence for today"] * 2
+        assert found["last_error"]["exit_code"] == 3
+        assert "no licence for today" in found["reason"]
+
+
+async def test_descriptors_for_many_servers(place: Place) -> None:
+    """The usual limit of open files is for other programs: the daemon takes what the system allows it, its servers keep
+    what was set for all."""
+    place.configure({"one": Fake()})
+    process = await start(place, {}, under=["sh", "-c", 'ulimit -Sn 400; exec "$@"', "sh"])
+    hub = Hub(place, process)
+    try:
+        await hub.until_state("one")
+        report = await hub.status()
+        limits = [soft_limit(pid) for pid in (process.pid, report["daemon"]["launcher_pid"], place.starts("one")[0])]
+        assert limits[0] == min(65536, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+        assert limits[1:] == [400, 400]
+        await hub.stop()
+    finally:
+        await finish(process)
+
+
+def soft_limit(pid: int) -> int:
+    """Of open files."""
+    return psutil.Process(pid).rlimit(psutil.RLIMIT_NOFILE)[0]

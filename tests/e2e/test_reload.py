@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from tests.fakes.agent import Agent, text
-from tests.fakes.hub import Fake, Hub, Place, Report, alive, eventually, row, running
+from tests.fakes.hub import MCPHUB, Fake, Hub, Place, Report, alive, eventually, row, running
 
 pytestmark = pytest.mark.anyio
 
@@ -98,6 +98,44 @@ async def test_only_what_changed(hub: Hub) -> None:
     await eventually(lambda: not alive(old), timeout=SOON)
 
 
+async def test_calls_of_what_is_replaced(hub: Hub) -> None:
+    """C016: the agent gets the answer of the old instance, new calls go to the new one, and the old one ends."""
+    place, release = hub.place, hub.place.root / "release-d"
+    slow = {"tools": [{"name": "slow", "actions": [{"wait": str(release)}, {"text": "old"}]}]}
+    await put(hub, {**SERVERS, "r": Fake(slow)}, up("r"))
+    async with attached(hub) as agent:
+        first = await agent.start("tools/call", {"name": "mcp__r__slow", "arguments": {}})
+        await eventually(lambda: len([m for m in place.received("r") if "tools/call" in str(m)]) == 1, timeout=SOON)
+        new = {"tools": [{"name": "slow", "actions": [{"text": "new"}]}]}
+        place.configure({**SERVERS, "r": Fake(new, {"args": ["more"]})})
+        await hub.until(lambda report: up("r")(report) and len(place.starts("r")) == 2, timeout=SOON)
+        assert text(await agent.call("mcp__r__slow")) == "new"
+        release.touch()
+        assert text(await agent.response(first)) == "old"
+    [old, _] = place.starts("r")
+    await eventually(lambda: not alive(old), timeout=SOON)
+
+
+async def test_names_that_none_can_have(hub: Hub) -> None:
+    """C006: whoever asks for one is told what is wrong with it, whatever the verb; nothing of it moves a cursor."""
+    place = hub.place
+    (place.config / "mcp.json").write_bytes(document(place, {**SERVERS, "bad\nname": Fake()}))
+    await hub.until(lambda report: len(report["servers"]) == 2, timeout=SOON)
+    fault = b"a name has 1 to 64 of the characters"
+    verbs = (
+        "status", "why", "reconnect", "logs", "remove", "enable", "disable", "approve", "reject", "approve --tools",
+        "logs -f", "connect --print-url --server", "status --watch",
+    )  # fmt: skip
+    names = ("a\x1b[2J\x9b", "a\u202e", "../x")
+    for verb, name in (*((verb, "a\nb\x1b") for verb in verbs), *(("why", name) for name in names)):
+        done = await anyio.run_process([MCPHUB, *verb.split(), name], env=place.environment(), check=False)
+        said = done.stdout + done.stderr
+        assert (done.returncode, fault in said) == (1, True), (verb, name, said)
+        assert all(31 < byte < 127 or byte == 10 for byte in said), said
+    done = await anyio.run_process([MCPHUB, "why", "bad\nname"], env=place.environment(), check=False)
+    assert done.stdout.startswith(rb'"bad\nname" does not run: cannot use server "bad\nname"')
+
+
 async def test_at_once(hub: Hub) -> None:
     """From the write to a new server that is connected it takes less than a second."""
     times = []
@@ -115,7 +153,8 @@ async def test_half_a_file(hub: Hub) -> None:
     path.write_bytes(data[:40])
     report = await hub.until(lambda report: bool(report["problems"]), timeout=SOON)
     assert str(path) in report["problems"][0]
-    assert f"{path}: cannot be read now, so its last good content stays in force" in report["warnings"]
+    kept = "cannot be used as it is now, so what could be used of it before stays in force"
+    assert f"{path}: {kept}" in report["warnings"]
     assert row(report, "a")["state"] == "connected"
     with path.open("ab") as file:
         file.write(data[40:])

@@ -92,7 +92,7 @@ async def test_a_failed_start_is_not_for_ever(place: Place) -> None:
             for _ in range(10):
                 assert (await agent.call("mcp__t__echo", {"text": "x"}))["result"]["isError"] is True
             await hub.until_state("t", state="failed")
-        assert len(place.starts("t")) == 4
+        assert len(place.starts("t")) == 3
 
 
 async def test_two_projects_with_one_name(place: Place) -> None:

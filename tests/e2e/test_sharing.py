@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import mcp_types as types
 import pytest
+from mcp import Client, StdioServerParameters
 
 from tests.fakes.agent import Agent, text
 from tests.fakes.http_agent import HttpAgent
@@ -232,3 +234,51 @@ async def test_one_an_agent_over_http(place: Place) -> None:
             found.append(reply.response["result"]["content"][0]["text"])
         assert found == ["1", "2"]
         assert len(rows(await hub.status(), "own")) == 3
+
+
+async def test_an_agents_own_server_is_told_what_that_agent_can_do(place: Place) -> None:
+    """Not more and not less than the official client declares, in either era; another agent's declaration is no part
+    of it, and one that says nothing has none of these servers started."""
+
+    async def elicited(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"colour": "blue"})
+
+    async def sampled(context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+        return types.CreateMessageResult(role="assistant", content=types.TextContent(text="word"), model="none")
+
+    async def rooted(context: Any) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[])
+
+    able: list[dict[str, Any]] = [
+        {"elicitation_callback": elicited},
+        {"sampling_callback": sampled, "list_roots_callback": rooted},
+        {},
+    ]
+    told: list[Any] = [{"elicitation": {}}, {"roots": {}, "sampling": {}}, {}]
+    program = StdioServerParameters(command=str(MCPHUB), args=["connect"], env=place.environment(), cwd=place.root)
+    form = {"message": "?", "requestedSchema": {"type": "object", "properties": {"colour": {"type": "string"}}}}
+    ask = [{"ask": "elicitation/create", "params": form}, {"reply": True}]
+    servers = {"own": Fake({"tools": [{"name": "wonder", "actions": ask}]}, {"sharing": "agent"})}
+    async with running(servers, place=place) as hub:
+        async with await hub.agent() as silent:
+            await silent.request("ping")
+            reasons = [one["reason"] for one in rows(await hub.status(), "own") if one["state"] == "pending"]
+            assert any("has not said yet what it can do" in reason for reason in reasons)
+            for mode in ("legacy", "2026-07-28"):
+                for can, expected in zip(able, told, strict=True):
+                    with anyio.fail_after(20):
+                        async with Client(program, mode=mode, **can) as client:
+                            assert "mcp__own__wonder" in {tool.name for tool in (await client.list_tools()).tools}
+                    assert declared(place, "own")[-1] == expected
+            with anyio.fail_after(20):
+                async with Client(program, mode="legacy", **able[0]) as client:
+                    await client.list_tools()
+                    result = await client.call_tool("mcp__own__wonder", {})
+                    assert "blue" in str(result.content)
+        assert len(place.starts("own")) == 2 * len(able) + 1
+
+
+def declared(place: Place, name: str) -> list[Any]:
+    """The capabilities of each `initialize` that the fake got."""
+    said = [one for one in place.received(name) if isinstance(one, dict) and one.get("method") == "initialize"]
+    return [one["params"]["capabilities"] for one in said]

@@ -164,6 +164,11 @@ async def test_whose_variables(place: Place) -> None:
             report = await hub.status()
             assert [session["workspace"] for session in report["sessions"]] == [str(place.root)] * 4
             assert "abc-" not in json.dumps(report)
+            status, why = await hub.control("GET", "/v1/why/api")
+            assert (status, why["answer"], why["brought"]) == (200, "api runs for agents that bring GH_T", ["GH_T"])
+            states = sorted((one["brings"], one["state"], len(one["agents"])) for one in why["instances"])
+            assert states == [(False, "failed", 1), (True, "connected", 1), (True, "connected", 2)]
+            assert "abc-" not in json.dumps(why)
             assert await hub.control("POST", "/v1/reconnect", body={"name": "api"}) == (
                 200, {"reconnected": ["api", "api"]}
             )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from tests.e2e.test_counterparts import INSTALLED, node
 from tests.fakes.agent import META, Agent, Message, text
+from tests.fakes.http_agent import HttpAgent, encoded
 from tests.fakes.hub import Fake, Hub, Place, eventually, running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.counterparts]
@@ -64,6 +66,7 @@ async def agent(hub: Hub) -> AsyncIterator[Agent]:
     """A legacy agent with a person and a model behind it; it may use the modern era as well."""
     async with await hub.agent() as agent:
         await able(agent)
+        agent.answers["roots/list"] = {"roots": [{"uri": (hub.place.root / "w").as_uri()}, {"uri": "file:///etc"}]}
         yield agent
 
 
@@ -107,7 +110,7 @@ async def test_lists(agent: Agent) -> None:
 
 @pytest.mark.parametrize("server", ["new", "old"])
 async def test_prompts(agent: Agent, server: str) -> None:
-    """Obligation 55: a prompt gets its arguments, and the URIs in it are the exposed ones."""
+    """B55: a prompt gets its arguments, and the URIs in it are the exposed ones."""
     params = {"name": f"mcp__{server}__test_prompt_with_arguments", "arguments": {"arg1": "x", "arg2": "漢"}}
     for answer in await both(agent, "prompts/get", params):
         assert "arg1='x', arg2='漢'" in answer["result"]["messages"][0]["content"]["text"]
@@ -119,7 +122,7 @@ async def test_prompts(agent: Agent, server: str) -> None:
 
 
 async def test_one_uri_of_two_servers(agent: Agent) -> None:
-    """Obligations 54 and 56: each exposed URI reaches its own server; the raw one is refused with both."""
+    """B54, B56: each exposed URI reaches its own server; the raw one is refused with both."""
     for server in ("a", "b"):
         for answer in await both(agent, "resources/read", {"uri": f"mcphub://{server}/file:///a"}):
             [content] = answer["result"]["contents"]
@@ -131,7 +134,7 @@ async def test_one_uri_of_two_servers(agent: Agent) -> None:
 
 @pytest.mark.parametrize("server", ["new", "old"])
 async def test_a_template(agent: Agent, server: str) -> None:
-    """Obligation 55: expanding the exposed template and reading it is expanding the original."""
+    """B55: expanding the exposed template and reading it is expanding the original."""
     for answer in await both(agent, "resources/read", {"uri": f"mcphub://{server}/test://template/7/data"}):
         [content] = answer["result"]["contents"]
         assert content["uri"] == f"mcphub://{server}/test://template/7/data" and '"id": "7"' in content["text"]
@@ -141,7 +144,7 @@ async def test_a_template(agent: Agent, server: str) -> None:
 
 
 async def test_uris_in_tool_results(agent: Agent) -> None:
-    """Obligation 55: links and embedded resources can be read as they stand."""
+    """B55: links and embedded resources can be read as they stand."""
     answer = await agent.call("mcp__ts__get-resource-links", {"count": 2})
     links = [block["uri"] for block in answer["result"]["content"] if block["type"] == "resource_link"]
     assert links and all(uri.startswith("mcphub://ts/demo://") for uri in links)
@@ -182,10 +185,11 @@ async def test_instructions(agent: Agent) -> None:
 
 
 async def test_questions_of_legacy_servers(agent: Agent) -> None:
-    """Obligations 46 and 47: who asks is in front of the message; the answers reach the tool."""
+    """B46, B47: who asks is in front of the message; the answers reach the tool."""
     assert "action=accept" in text(await agent.call("mcp__old__test_elicitation", {"message": "Who?"}))
     assert text(await agent.call("mcp__old__test_sampling", {"prompt": "p"})) == "LLM response: Paris"
-    assert "file:///w" in text(await agent.call("mcp__old__test_input_required_result_list_roots"))
+    listed = text(await agent.call("mcp__old__test_input_required_result_list_roots"))
+    assert listed.endswith("/w") and "etc" not in listed
     assert "accept" in str((await agent.call("mcp__ts__trigger-elicitation-request"))["result"])
     assert "Paris" in str((await agent.call("mcp__ts__trigger-sampling-request", {"prompt": "p"}))["result"])
     messages = [q["params"]["message"] for q in agent.asked if q["method"] == ELICIT]
@@ -194,7 +198,7 @@ async def test_questions_of_legacy_servers(agent: Agent) -> None:
 
 
 async def test_an_agent_that_declared_nothing(hub: Hub) -> None:
-    """Obligation 36: a form is cancelled for it, sampling refused; it sees no question."""
+    """B36: a form is cancelled for it, sampling refused; it sees no question."""
     async with await hub.agent() as agent:
         await agent.initialize()
         assert "action=cancel" in text(await agent.call("mcp__old__test_elicitation", {"message": "Who?"}))
@@ -204,10 +208,26 @@ async def test_an_agent_that_declared_nothing(hub: Hub) -> None:
 
 
 async def test_a_legacy_agent_and_a_modern_server(agent: Agent) -> None:
-    """Nothing is asked; the call fails with a text that says why."""
-    error = (await agent.call("mcp__new__test_input_required_result_elicitation"))["error"]
-    assert error["code"] == -32603 and "an agent of an older protocol" in error["message"]
-    assert agent.asked == []
+    """B32: what the server needs is asked by requests, however often it asks, and its state comes back."""
+    assert text(await agent.call("mcp__new__test_input_required_result_elicitation")) == "Hello, Ada!"
+    assert agent.asked[-1]["params"]["message"] == "[new] What is your name?"
+    assert text(await agent.call("mcp__new__test_input_required_result_request_state")) == "state-ok"
+    assert "Paris" in text(await agent.call("mcp__new__test_input_required_result_multiple_inputs"))
+    assert len({asked["id"] for asked in agent.asked}) == len(agent.asked) == 5
+
+
+async def test_a_modern_agent_and_a_legacy_server(hub: Hub) -> None:
+    """B38: the question is a round, whose retry may come over another connection; a form, a model and roots at once."""
+    call = {"name": "mcp__old__test_input_required_result_multiple_inputs", "arguments": {}}
+    async with await hub.agent() as agent:
+        asked = await round_of(agent, call)
+        methods = sorted(one["method"] for one in asked["inputRequests"].values())
+        assert methods == [ELICIT, "roots/list", SAMPLE]
+    answers = {ELICIT: ACCEPTED, SAMPLE: SAMPLED, "roots/list": {"roots": []}}
+    given = {key: answers[one["method"]] for key, one in asked["inputRequests"].items()}
+    async with await hub.agent() as again:
+        done = await round_of(again, {**call, "inputResponses": given, "requestState": asked["requestState"]})
+    assert done["content"][0]["text"].startswith("Paris, Ada!")
 
 
 async def round_of(
@@ -219,7 +239,7 @@ async def round_of(
 
 
 async def test_rounds(hub: Hub) -> None:
-    """Obligations 34, 39 and 46: the questions name the server; the retry completes; a seal serves nobody else."""
+    """B34, B39, B46: the questions name the server; the retry completes; a seal serves nobody else."""
     call = {"name": "mcp__new__test_input_required_result_elicitation", "arguments": {}}
     async with await hub.agent() as agent:
         asked = await round_of(agent, call)
@@ -254,8 +274,8 @@ async def test_rounds_with_a_model_and_of_a_prompt(agent: Agent) -> None:
 
 
 async def test_states_at_the_server(place: Place) -> None:
-    """Obligations 31, 33 and 34: the server gets its own state or none, what this agent declared, and never another
-    call's; a legacy agent's capabilities are not declared to a modern server."""
+    """B31, B33, B34: the server gets its own state or none, what this agent declared, in whatever era, and never
+    another call's."""
     question = {"method": ELICIT, "params": {"message": "m", "requestedSchema": {"type": "object"}}}
     with_state = {"resultType": "input_required", "inputRequests": {"k": question}, "requestState": "own \0 state"}
     without = {"resultType": "input_required", "inputRequests": {"k": question}}
@@ -279,14 +299,61 @@ async def test_states_at_the_server(place: Place) -> None:
         await agent.call("mcp__s__do", {"actions": [{"text": "ok"}]})
         last = sent(hub, "s", "tools/call")[-1]["params"]
         assert not last.keys() & {"requestState", "inputResponses"}
-        assert last["_meta"][META + "clientCapabilities"] == {}
+        assert last["_meta"][META + "clientCapabilities"] == MAY_ASK[META + "clientCapabilities"]
+
+
+async def test_states_over_a_restart(place: Place) -> None:
+    """B42: a modern server's state still serves; a call that waited at a legacy one is told of, and not run again."""
+    question = {"method": ELICIT, "params": {"message": "m", "requestedSchema": {"type": "object"}}}
+    asks = {"resultType": "input_required", "inputRequests": {"k": question}, "requestState": "own"}
+    servers = {"n": Fake({"era": "modern", "tools": [{"name": "kept", "actions": [{"answer": asks}]}]}), "s": Fake()}
+    waits, kept = call("do", FORM, {"reply": True}), {"name": "mcp__n__kept", "arguments": {}}
+    async with running(servers, place=place) as hub, await hub.agent() as agent:
+        await hub.until_state("n", "s")
+        old, new = await round_of(agent, waits), await round_of(agent, kept)
+    async with running(servers, place=place) as hub, await hub.agent() as agent:
+        await hub.until_state("n", "s")
+        before = len(sent(hub, "s", "tools/call"))
+        answers = {"r1": ACCEPTED, "k": ACCEPTED}
+        gone = await round_of(agent, {**waits, "inputResponses": answers, "requestState": old["requestState"]})
+        assert gone["error"]["code"] == -32602
+        assert gone["error"]["data"]["dev.mcphub/error"]["kind"] == "request_state_lost"
+        assert len(sent(hub, "s", "tools/call")) == before
+        await round_of(agent, {**kept, "inputResponses": answers, "requestState": new["requestState"]})
+        assert sent(hub, "n", "tools/call")[-1]["params"]["requestState"] == "own"
+
+
+async def test_a_question_on_the_stream_of_its_call(place: Place) -> None:
+    """B37: over HTTP a modern server's question to a legacy agent is on the stream of the POST that it belongs to."""
+    question = {"method": ELICIT, "params": {"message": "m", "requestedSchema": {"type": "object"}}}
+    asks = {"resultType": "input_required", "inputRequests": {"k": question}}
+    servers = {"n": Fake({"era": "modern", "tools": [{"name": "asks", "actions": [{"answer": asks}]}]})}
+    async with running(servers, place=place) as hub:
+        await hub.until_state("n")
+        socket = place.agent_socket.with_name("http.sock")
+        agent = HttpAgent(f"unix://{socket}#/mcp")
+        hello = {"protocolVersion": "2025-11-25", "capabilities": CAPABLE, "clientInfo": {"name": "x", "version": "1"}}
+        begun = await agent.ask("POST", {}, encoded("initialize", hello, 0))
+        agent.session, agent.version = begun.headers["mcp-session-id"], "2025-11-25"
+        await agent.notify("notifications/initialized")
+        body = encoded("tools/call", {"name": "mcp__n__asks", "arguments": {}}, 1)
+        async with agent.open("POST", agent.legacy_headers, body) as stream:
+            with anyio.fail_after(10):
+                asked = await stream.event()
+                assert asked is not None and asked["params"]["message"] == "[n] m"
+                refused = {"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -1, "message": "no"}}
+                assert (await agent.ask("POST", agent.legacy_headers, json.dumps(refused).encode())).status == 202
+                again = await stream.event()
+                assert again is not None and again["id"] != asked["id"]
+        answers = [m["params"].get("inputResponses") for m in sent(hub, "n", "tools/call")]
+        assert answers == [None, {"k": {"action": "cancel"}}]
 
 
 FORM = {"ask": ELICIT, "params": {"message": "m", "requestedSchema": {"type": "object"}}}
 
 
 async def test_two_agents_and_one_question(place: Place) -> None:
-    """Obligation 43: with two agents in flight nobody is asked; from then on they take turns, and each is asked."""
+    """B43: with two agents in flight nobody is asked; from then on they take turns, and each is asked."""
     go, held = place.root / "go", place.root / "held"
     async with (
         running({"s": Fake()}, place=place) as hub,
@@ -316,7 +383,7 @@ def call(tool: str, *actions: Message) -> Message:
 
 
 async def test_a_question_of_nobody(place: Place) -> None:
-    """Obligation 44: without a call an elicitation is refused, and one during a list never reaches an agent."""
+    """B44: without a call an elicitation is refused, and one during a list never reaches an agent."""
     form = '{"jsonrpc":"2.0","id":"s%d","method":"elicitation/create","params":{"message":"m","requestedSchema":{}}}\n'
     roots = '{"jsonrpc":"2.0","id":"s2","method":"roots/list"}\n'
     script = {
@@ -339,7 +406,7 @@ async def test_a_question_of_nobody(place: Place) -> None:
 
 
 async def test_an_answer_twice(place: Place) -> None:
-    """Obligation 40: the server's question is answered once, whatever the agent says later."""
+    """B40: the server's question is answered once, whatever the agent says later."""
     async with running({"s": Fake()}, place=place) as hub, await hub.agent() as agent:
         await hub.until_state("s")
         await able(agent)
@@ -358,14 +425,21 @@ async def test_an_agent_that_leaves_while_asked(place: Place) -> None:
         agent = await hub.agent()
         await able(agent)
         await agent.start("tools/call", call("do", FORM, {"reply": True}))
-        await eventually(lambda: len(sent(hub, "s", "tools/call")) == 1, timeout=10)
+        seen = b""
+        with anyio.fail_after(10):
+            while ELICIT.encode() not in seen:  # not before: a question that comes after the end is one of nobody
+                seen += await agent.peek(1 << 16)
+
+        def answers() -> list[Message]:
+            return [m for m in hub.received("s") if isinstance(m, dict) and m.get("id") == "s1"]
+
         async with await hub.agent() as other:
             await able(other)
             waits = await other.start("tools/call", call("do", {"text": "next"}))
             await anyio.aclose_forcefully(agent.stream)
             assert text(await other.response(waits)) == "next"
-            await eventually(lambda: sent(hub, "s", "notifications/cancelled"), timeout=10)
-            [answer] = [m for m in hub.received("s") if isinstance(m, dict) and m.get("id") == "s1"]
+            await eventually(lambda: answers() and sent(hub, "s", "notifications/cancelled"), timeout=10)
+            [answer] = answers()
             assert answer["result"] == {"action": "cancel"}
 
 
@@ -373,7 +447,7 @@ async def test_an_agent_that_leaves_while_asked(place: Place) -> None:
 
 
 async def test_list_changed_of_prompts(hub: Hub) -> None:
-    """Obligation 65: each server's change reaches the agents of both eras once, and no one who did not ask."""
+    """B65: each server's change reaches the agents of both eras once, and no one who did not ask."""
     for server in ("new", "old"):
         async with await hub.agent() as old, await hub.agent() as new, await hub.agent() as deaf:
             await old.initialize()
@@ -392,7 +466,7 @@ async def test_list_changed_of_prompts(hub: Hub) -> None:
 
 
 async def test_watching(hub: Hub) -> None:
-    """Obligation 66: one subscription a URI, whoever holds it; sub-URIs are told of; the last one ends it."""
+    """B66: one subscription a URI, whoever holds it; sub-URIs are told of; the last one ends it."""
     async with await hub.agent() as old, await hub.agent() as new:
         await old.initialize()
         uri = "mcphub://a/file:///a"
@@ -427,7 +501,7 @@ async def test_watching_a_server_of_others(agent: Agent) -> None:
 
 
 async def test_a_gap(place: Place) -> None:
-    """Obligation 67: a server that came back with another list: list_changed, one `updated`, a new subscription."""
+    """B67: a server that came back with another list: list_changed, one `updated`, a new subscription."""
     later = {"on": {**offers("file:///b").script["on"]}}
     fake = offers("file:///a", tools=["do", {"name": "die", "actions": [{"exit": 9}]}], starts=[{}, later])
     async with running({"s": fake}, place=place) as hub, await hub.agent() as agent:
@@ -448,7 +522,7 @@ async def test_a_gap(place: Place) -> None:
 
 
 async def test_logs(hub: Hub) -> None:
-    """Obligation 74: a modern agent hears only what it asked for; a legacy one nothing below its own level."""
+    """B74: a modern agent hears only what it asked for; a legacy one nothing below its own level."""
     for server in ("old", "new"):
         async with await hub.agent() as loud, await hub.agent() as quiet, await hub.agent() as modern:
             for agent, level in ((loud, "debug"), (quiet, "error")):

@@ -192,3 +192,74 @@ async def test_a_server_given_to_the_daemon(tmp_path: Path) -> None:
         assert text(await agent.call("mcp__tick__now", {})) == "noon"
         found = row(await hub.until_state("lost", state="failed"), "lost")
         assert "the daemon was given none of this name" in found["last_error"]["message"]
+
+
+NOTIFYING = '''
+def handle(method, params, notify):
+    complete = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    if method == "server/discover":
+        return {**complete, "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}, "logging": {}}}
+    if method == "tools/list":
+        return {**complete, "tools": [{"name": "work", "inputSchema": {"type": "object"}}]}
+    token = params["_meta"]["progressToken"]
+    notify("notifications/progress", {"progressToken": token, "progress": 1, "message": "half"})
+    notify("notifications/message", {"level": "error", "data": "odd"})
+    return {**complete, "content": [{"type": "text", "text": "done"}]}
+'''
+
+WEATHER = '''
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from pydantic import BaseModel
+
+mcp = MCPServer("weather")
+
+@mcp.tool()
+async def sunny(ctx: Context) -> str:
+    await ctx.report_progress(1, 2, "looking")
+    return "yes"
+
+class Place(BaseModel):
+    town: str
+
+@mcp.tool()
+async def ask(ctx: Context) -> str:
+    return (await ctx.elicit("Where?", Place)).data.town
+
+@mcp.tool()
+async def more(ctx: Context) -> str:
+    mcp.add_tool(lambda: "rain", name="rainy")
+    await ctx.notify_tools_changed()
+    return "ok"
+'''
+
+
+async def test_what_embedded_servers_say_by_themselves(tmp_path: Path) -> None:
+    """A callable that takes `notify`, and a server object of the official SDK, which has its own name: progress, log
+    lines and changed lists reach agents of both eras."""
+    (tmp_path / "notifying.py").write_text(NOTIFYING)
+    (tmp_path / "weather_module.py").write_text(WEATHER)
+    args = ["--embed", "tick=notifying", "--embed", "weather_module"]
+    servers = {"asks": {"type": "sdk", "name": "weather", "era": "legacy"}}
+    async with running(servers, env={"PYTHONPATH": str(tmp_path)}, args=args) as hub, attached(hub) as agent:
+        report = await hub.until_state("tick", "weather", "asks")
+        assert row(report, "weather")["server_info"]["name"] == "weather"
+        for tool, words, answer in (("tick__work", "half", "done"), ("weather__sunny", "looking", "yes")):
+            for era in ("legacy", "modern"):
+                params = {"name": f"mcp__{tool}", "arguments": {}}
+                meta = {"progressToken": f"{tool} {era}"}
+                if era == "legacy":
+                    mid = await agent.start("tools/call", {**params, "_meta": meta})
+                else:
+                    mid = await agent.start_modern("tools/call", params, meta=meta)
+                said = await agent.notification("notifications/progress")
+                assert (said["params"]["progressToken"], said["params"]["message"]) == (meta["progressToken"], words)
+                assert text(await agent.response(mid)) == answer
+        assert (await agent.notification("notifications/message"))["params"]["data"] == "odd"
+        assert text(await agent.call("mcp__weather__more", {})) == "ok"
+        await agent.notification("notifications/tools/list_changed")
+        assert "mcp__weather__rainy" in {tool["name"] for tool in await agent.tools()}
+        assert text(await agent.call("mcp__weather__rainy", {})) == "rain"
+        agent.answers = {"elicitation/create": {"action": "accept", "content": {"town": "Ulm"}}}
+        await agent.initialize(capabilities={"elicitation": {}})
+        assert text(await agent.call("mcp__asks__ask", {})) == "Ulm"

@@ -26,20 +26,29 @@ from mcphub.status import (
     DaemonStatus,
     InventoryReport,
     LastError,
+    LoginReport,
+    LogoutReport,
     LogsReport,
+    NetworkStatus,
     OriginStatus,
+    PasteReport,
     PolicyReport,
     PolicyRule,
     PolicyVerdict,
     ReconnectReport,
+    SecretReport,
+    SecretsReport,
+    SecretStatus,
     ServerStatus,
     SessionStatus,
+    SignedOutStatus,
     StatusReport,
     ToolChange,
     ToolChangesReport,
     ToolsReport,
     ToolStatus,
     UrlReport,
+    VaultReport,
     WhyReport,
     WhyStep,
 )
@@ -157,12 +166,17 @@ class CannedHub:
         self.problems: list[str] = []
         self.attached: list[SessionStatus] = []
         self.saved = 0
+        self.network = NetworkStatus(standing="online", since="2026-01-02T03:04:05+00:00", waiting=0)
+        self.locked = False
+        #: How the sign-in to each server ends, None = never.
+        self.logins: dict[str, LoginReport | None] = {}
         self.rules: list[PolicyRule] = []
         self.tool_list = [tool("now"), tool("convert", "Converts.\nAt length.")]
         self.items: list[ApprovalItem] = []
         self.tool_changed: list[ToolChange] = []
         self.gone: list[str] = []
         self.pin_problem = ""
+        self.unwritable = ""
         self.lines = ["one", "two"]
         self.dropped = 0
         self.results: dict[str, CallReport] = {}
@@ -198,6 +212,7 @@ class CannedHub:
             http_url=None,
             http_socket="/run/h",
             control_socket="/run/c",
+            network=self.network,
         )
         return StatusReport(
             revision=self.revision,
@@ -318,7 +333,10 @@ class CannedHub:
 
     def approvals(self, workspace: str) -> ApprovalsReport:
         self._maybe_raise()
-        return ApprovalsReport(items=list(self.items))
+        report = ApprovalsReport(items=list(self.items))
+        if self.unwritable:
+            report["unwritable"] = self.unwritable
+        return report
 
     def approve(self, workspace: str, name: str, digest: str) -> None:
         item = self._item(name)
@@ -332,7 +350,7 @@ class CannedHub:
 
     def tool_changes(self, workspace: str, name: str) -> ToolChangesReport:
         self.status(workspace, name)
-        return ToolChangesReport(
+        report = ToolChangesReport(
             name=name,
             workspace=workspace,
             digest="digest-of-tools",
@@ -341,11 +359,84 @@ class CannedHub:
             gone=list(self.gone),
             problem=self.pin_problem,
         )
+        if self.unwritable:
+            report["unwritable"] = self.unwritable
+        return report
 
     def approve_tools(self, workspace: str, name: str, digest: str) -> None:
         if digest != self.tool_changes(workspace, name)["digest"]:
             raise ControlError(f"the tools of {name} changed since they were shown", status=409)
         self.asked.append(("approve-tools", workspace, name, digest))
+
+    async def login(
+        self, workspace: str, name: str, heartbeat: float
+    ) -> AsyncGenerator[LoginReport | None, None]:
+        """One that waits, a heartbeat, and then how `logins` says that it ended; for ever where it says nothing."""
+        self._maybe_raise()
+        self.asked.append(("login", workspace, name))
+        if name not in self.logins:
+            raise ControlError(f"there is no server {name}", status=404)
+        yield LoginReport(name=name, state="starting", how="browser")
+        yield None
+        url = f"https://as.example/authorize?server={name}"
+        try:
+            yield LoginReport(name=name, state="waiting", how="browser", url=url, host="as.example", client="dcr")
+            if (end := self.logins[name]) is None:
+                await anyio.sleep_forever()
+            else:
+                yield end
+        except (GeneratorExit, anyio.get_cancelled_exc_class()):
+            self.cancelled.set()
+            raise
+
+    def paste(self, workspace: str, name: str, url: str) -> PasteReport:
+        self.asked.append(("paste", workspace, name, url))
+        return PasteReport(name=name)
+
+    async def logout(self, workspace: str, name: str | None) -> LogoutReport:
+        self._maybe_raise()
+        self.asked.append(("logout", workspace, str(name)))
+        if name is not None:
+            return LogoutReport(signed_out=[SignedOutStatus(name=name, revoked=True)])
+        idp = SignedOutStatus(name="https://login.example", revoked=None)
+        return LogoutReport(signed_out=[SignedOutStatus(name="a", revoked=False)], idp=idp, others=2)
+
+    async def vault(self) -> VaultReport:
+        self._maybe_raise()
+        locked = "the key ring is locked" if self.locked else ""
+        return VaultReport(
+            path="/state/vault",
+            exists=True,
+            source="the key ring",
+            state="locked" if locked else "open",
+            reason="locked" if locked else "",
+            detail=locked,
+            warning="",
+            live=True,
+        )
+
+    async def unlock_vault(self, passphrase: str | None, start_over: bool) -> VaultReport:
+        self.asked.append(("unlock", str(passphrase), str(start_over)))
+        self.locked = False
+        return await self.vault()
+
+    async def rotate_vault(self, passphrase: str | None) -> VaultReport:
+        self.asked.append(("rotate", str(passphrase)))
+        return await self.vault()
+
+    async def secrets(self, workspace: str) -> SecretsReport:
+        self._maybe_raise()
+        return SecretsReport(secrets=[SecretStatus(name="gh", servers=["time"])], live=True)
+
+    async def set_secret(self, workspace: str, name: str, value: str) -> SecretReport:
+        self._maybe_raise()
+        self.asked.append(("set", workspace, name, value))
+        return SecretReport(name=name, action="set", servers=["time"], live=True)
+
+    async def remove_secret(self, workspace: str, name: str) -> SecretReport:
+        self._maybe_raise()
+        self.asked.append(("unset", workspace, name))
+        return SecretReport(name=name, action="removed", servers=[], live=True)
 
     async def reload(self) -> int:
         self.asked.append(("reload",))

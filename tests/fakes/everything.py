@@ -89,7 +89,18 @@ class Call:
         Raises NeedsInput until a modern caller has answered all of them.
         """
         if not self.modern:
-            return {key: await self._request(question) for key, question in questions.items()}
+            found: dict[str, Answer] = {}
+
+            async def one(key: str, question: Question) -> None:
+                found[key] = await self._request(question)
+
+            try:
+                async with anyio.create_task_group() as tasks:
+                    for key, question in questions.items():
+                        tasks.start_soon(one, key, question)
+            except* Exception as group:
+                raise group.exceptions[0] from None
+            return found
         if any(key not in self.answers for key in questions):
             raise NeedsInput(types.InputRequiredResult(input_requests=dict(questions), request_state=state))
         return self.answers

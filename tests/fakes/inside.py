@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import anyio
 import pytest
 
 from mcphub import daemon
@@ -32,9 +31,14 @@ class Inside(Hub):
         return HttpAgent(await self.url(**query))
 
 
+#: Agents are served over HTTP; and nobody waits for calls when the daemon stops.
+HTTP = '[http]\nlisten = "127.0.0.1:0"\n'
+HTTP_WITHOUT_DRAIN = f"{HTTP}[stop]\ndrain = 0\n"
+
+
 @asynccontextmanager
 async def inside(
-    monkeypatch: pytest.MonkeyPatch, servers: Servers, settings: str = '[http]\nlisten = "127.0.0.1:0"\n'
+    monkeypatch: pytest.MonkeyPatch, servers: Servers, settings: str = HTTP
 ) -> AsyncIterator[Inside]:
     place = Place()
     try:
@@ -44,7 +48,7 @@ async def inside(
         (place.config / "settings.toml").write_text(settings, "utf-8")
         async with (
             Launcher() as launcher,
-            daemon._serving(places(), launcher, anyio.Event(), lambda values: None),
+            daemon._serving(places(), {}, launcher, daemon._End({}, False), lambda values: None),
         ):
             yield Inside(place, None)
     finally:

@@ -245,6 +245,9 @@ class RudeHttp:
     connections: int = 0
     #: 0 = any free one
     port: int = 0
+    #: one that listens already, in the place of its own
+    listener: socket.socket | None = None
+    host: str = "127.0.0.1"
 
     # -- script and log
 
@@ -258,7 +261,7 @@ class RudeHttp:
 
     @property
     def origin(self) -> str:
-        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
+        return f"{'https' if self.tls else 'http'}://{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
@@ -289,8 +292,8 @@ class RudeHttp:
         self._live: set[_Connection] = set()
         self._tasks = asyncio.TaskGroup()
         await self._tasks.__aenter__()
-        listener = socket.create_server(("127.0.0.1", self.port))
-        self.port = listener.getsockname()[1]
+        listener = self.listener or socket.create_server((self.host, self.port))
+        self.host, self.port = listener.getsockname()[:2]
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Connection(self), sock=listener, ssl=self.tls)
         return self
