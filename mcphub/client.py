@@ -23,17 +23,23 @@ if TYPE_CHECKING:
         CallReport,
         DecisionReport,
         InventoryReport,
+        LoginReport,
+        LogoutReport,
         LogsReport,
+        PasteReport,
         PolicyReport,
         PolicyVerdict,
         ReconnectReport,
         ReloadReport,
         RemovedReport,
+        SecretReport,
+        SecretsReport,
         StatusReport,
         StopReport,
         ToolChangesReport,
         ToolsReport,
         UrlReport,
+        VaultReport,
         WhyReport,
     )
 
@@ -41,6 +47,8 @@ if TYPE_CHECKING:
 TIMEOUT = 15.0
 #: Seconds without a line (the daemon sends an empty one every 15) after which a stream counts as dead.
 SILENCE = 60.0
+#: Seconds for giving up tokens: authorization servers are told of each.
+REVOCATION = 120.0
 #: Bytes of one line of an answer's head, and lines of it.
 _MAX_LINE = 65536
 _MAX_HEADERS = 100
@@ -72,10 +80,10 @@ class ControlClient:
         """The status now and after every change, until the daemon ends. Closing the iterator closes the connection."""
         yield from self._stream("/v1/status/watch" + self._query(name=name))
 
-    def _stream(self, target: str) -> Generator[Any, None, None]:
+    def _stream(self, target: str, method: str = "GET") -> Generator[Any, None, None]:
         sock = self._connect()
         try:
-            answer = self._ask(sock, "GET", target, b"", SILENCE)
+            answer = self._ask(sock, method, target, b"", SILENCE)
             for line in _lines(answer.parts()):
                 if line.strip():
                     report = _parse(line, self.path)
@@ -176,6 +184,55 @@ class ControlClient:
         """Take away a server that was added over the control API: the one of the workspace, or else the one for all."""
         report: RemovedReport = self._document(
             "DELETE", f"/v1/servers/{_quote(name)}" + self._query(), b"", self.timeout
+        )
+        return report
+
+    def login(self, name: str) -> Generator[LoginReport, None, None]:
+        """Sign in to a server: where the browser must go, and then how it ended. Closing the iterator cancels it."""
+        yield from self._stream(f"/v1/servers/{_quote(name)}/login" + self._query(), "POST")
+
+    def paste(self, name: str, url: str) -> PasteReport:
+        """Hand over the address that the browser was sent to."""
+        report: PasteReport = self._tell(f"/v1/servers/{_quote(name)}/paste", {"url": url})
+        return report
+
+    def logout(self, name: str | None = None) -> LogoutReport:
+        """Give up the tokens of one server, or with None of all and the organisation's login."""
+        target = f"/v1/servers/{_quote(name)}/logout" if name is not None else "/v1/logout"
+        report: LogoutReport = self._post(target, "{}", REVOCATION)
+        return report
+
+    def vault(self) -> VaultReport:
+        """Whether tokens and secrets can be had, and if not, why."""
+        report: VaultReport = self._get("/v1/vault")
+        return report
+
+    def unlock_vault(self, passphrase: str | None = None, *, start_over: bool = False) -> VaultReport:
+        """Ask the source of the vault's key again; 409 where the passphrase is wrong. `start_over` sets a vault aside
+        that cannot be opened."""
+        fields = {"passphrase": passphrase, "start_over": start_over}
+        report: VaultReport = self._post("/v1/vault/unlock", json.dumps(fields), self.timeout)
+        return report
+
+    def rotate_vault(self, passphrase: str | None = None) -> VaultReport:
+        """Seal everything with a new key; `passphrase` is the new one, where the key is made from one."""
+        report: VaultReport = self._tell("/v1/vault/rotate", {"passphrase": passphrase})
+        return report
+
+    def secrets(self) -> SecretsReport:
+        """The names of all secrets, and which servers refer to each; 409 while the vault is locked."""
+        report: SecretsReport = self._get("/v1/secrets" + self._query())
+        return report
+
+    def set_secret(self, name: str, value: str) -> SecretReport:
+        """Keep a secret; servers that refer to it are started again when this returns."""
+        report: SecretReport = self._tell("/v1/secret", {"name": name, "value": value})
+        return report
+
+    def remove_secret(self, name: str) -> SecretReport:
+        """Take a secret away; 404 where there is none of this name."""
+        report: SecretReport = self._document(
+            "DELETE", f"/v1/secrets/{_quote(name)}" + self._query(), b"", self.timeout
         )
         return report
 

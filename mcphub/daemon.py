@@ -8,14 +8,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ctypes
+import faulthandler
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
@@ -23,34 +25,48 @@ import anyio.abc
 import anyio.to_thread
 import msgspec
 
-from mcphub import embed, sdnotify, welcome
+from mcphub import activation, embed, sdnotify, service_status, welcome
+from mcphub.auth.credentials import Credentials
 from mcphub.catalog.cache import Catalog
 from mcphub.catalog.pinned import Pins
 from mcphub.config.places import Places, places
 from mcphub.config.runtime_dir import unused
-from mcphub.config.settings import HubSettings
+from mcphub.config.settings import HubSettings, StopSettings
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.client import Client
+from mcphub.connection.pulse import Health
 from mcphub.connection.worker import Worker
 from mcphub.errors import ConfigError, ControlError, McphubError
 from mcphub.gateway.dispatch import Gateway
+from mcphub.login.invitations import Invitations
+from mcphub.login.logins import Logins
+from mcphub.login.notification import Notifications
 from mcphub.observe.logging import configure
 from mcphub.policy.tools import tool_rules
 from mcphub.protocol.jsonrpc import Raw
+from mcphub.questions.grouping import grouped
+from mcphub.service.names import LABEL
 from mcphub.sessions.connectors import ConnectorsRefresher
 from mcphub.sessions.login_path import LoginPathRefresher
 from mcphub.sessions.loopback import Loopback, open_loopback
 from mcphub.sessions.remote_settings import RemoteSettingsRefresher
 from mcphub.sessions.unix_listener import AgentListener
+from mcphub.sessions.vault_keeper import VaultKeeper
 from mcphub.sessions.workspaces import Workspaces
+from mcphub.store.challenges import ChallengeStore
 from mcphub.store.pins import PinStore
 from mcphub.store.sealkey import load_or_create
+from mcphub.store.vault import Vault
 from mcphub.store.workspace_ids import WorkspaceIds
+from mcphub.supervisor.outages import Outages
+from mcphub.supervisor.sign_ins import SignIns
 from mcphub.supervisor.startup import Limiters
 from mcphub.supervisor.supervisor import Supervisor
-from mcphub.transport.in_process import Handler
+from mcphub.supervisor.watch import Watch
+from mcphub.transport.in_process import Embedded
 from mcphub.transport.link import Surroundings
 from mcphub.transport.process import Launcher, Started, become_subreaper
+from mcphub.transport.signing import printer
 from mcphub.transport.unix_socket import listening
 from mcphub.transport.wire import Batch
 
@@ -61,8 +77,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mcphub")
 
-#: How long an orderly stop may take beyond the servers' own grace, seconds.
+#: How long servers may take to end beyond their own grace, seconds.
 STOP_MARGIN = 5.0
+#: How long all the rest of an orderly stop may take, seconds: answers on their way, open streams, sockets.
+END_MARGIN = 4.0
+#: A server at a URL may take three descriptors, and what is common as a limit is for programs that wait by select(2).
+DESCRIPTORS = 65536
+#: A new snapshot is looked at so many times later than the look before took, and so many seconds later at most.
+FOLLOW_SHARE, FOLLOW_MOST = 4.0, 0.25
 #: Memory is given back to the system so long after it was freed, seconds.
 TRIM_AFTER = 0.5
 #: The parts that HTTP needs are loaded so many seconds after the start at the latest.
@@ -73,10 +95,23 @@ def main(args: argparse.Namespace, started: Started | None = None) -> int:
     """Run the daemon until it is told to stop. Returns the exit status: 0 stopped in order, 1 could not start.
     `started`: a launcher process that was started before, while this was imported."""
     configured = configure(args.log_level, form=args.log_format)
-    ready = _Ready(args.ready_fd)
+    manager = sdnotify.taken(os.environ)
+    ready = _Ready(args.ready_fd, manager)
+    if sdnotify.watchdog_interval(manager, os.getpid()) is not None:
+        faulthandler.enable()  # the watchdog's SIGABRT then says where the loop hung
+    doors: dict[str, socket.socket] = {}
     try:
+        where = places()
+        if "LISTEN_FDS" in os.environ:
+            doors = activation.taken(os.environ, (where.agent_socket, where.http_socket, where.control_socket))
+        managed = bool(doors) or "NOTIFY_SOCKET" in manager or os.environ.get("XPC_SERVICE_NAME") == LABEL
         given = embed.embedded(args.embed, (welcome.NAME,))
-        anyio.run(_run, ready, lambda values: configured.hide(*values), started, given, backend="asyncio")
+        end = _End(manager, managed)
+
+        def hide(values: Iterable[str], owner: str = "") -> None:
+            configured.hide(*values, owner=owner)
+
+        anyio.run(_run, ready, end, where, doors, hide, started, given, backend="asyncio")
         return 0
     except (ConfigError, ControlError) as e:
         ready.failed(str(e))
@@ -91,6 +126,7 @@ def main(args: argparse.Namespace, started: Started | None = None) -> int:
         log.error("%s", text)
         return 1
     finally:
+        activation.close(doors.values())
         ready.close()
         configured.close()
 
@@ -105,15 +141,17 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 class _Ready:
     """Who is told, once, that the sockets listen, or why not: a pipe of whoever started us, the service manager."""
 
-    def __init__(self, fd: int | None) -> None:
+    def __init__(self, fd: int | None, manager: Mapping[str, str]) -> None:
         self._fd = fd
+        self._manager = manager
 
     def listening(self) -> None:
         self._write(b"1")
-        sdnotify.ready(os.environ, "serving")
+        sdnotify.ready(self._manager, "serving")
 
     def failed(self, why: str) -> None:
         self._write(why.encode("utf-8", "replace"))
+        sdnotify.status(self._manager, why)
 
     def _write(self, data: bytes) -> None:
         if self._fd is not None:
@@ -132,35 +170,77 @@ class _Ready:
                 pass  # there never was one of that number
 
 
+class _End:
+    """Who asked for the end, and for files to be read anew: signals, and people. `manager` holds the service manager's
+    variables; `managed`: there is one, which starts the next daemon."""
+
+    def __init__(self, manager: Mapping[str, str], managed: bool) -> None:
+        self.manager = manager
+        self.managed = managed
+        self.asked = anyio.Event()
+        #: Whether it was the service manager: agents then go on in the daemon that it starts next.
+        self.by_manager = False
+        self.reload = anyio.Event()
+
+    async def signals(self) -> None:
+        """A second request to end changes nothing: the end is bounded, and one that is cut short is not orderly. SIGHUP
+        is no end, since the terminal that started us may go."""
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+            async for number in signals:
+                if number == signal.SIGHUP:
+                    self.reload.set()
+                else:
+                    self.by_manager |= self.managed and number == signal.SIGTERM and not self.asked.is_set()
+                    self.asked.set()
+
+    async def reloads(self, workspaces: Workspaces) -> None:
+        """Read every file anew when SIGHUP came. Files that change are seen without it."""
+        while True:
+            await self.reload.wait()
+            self.reload = anyio.Event()
+            sdnotify.reloading(self.manager)
+            try:
+                await workspaces.tick(again=True)
+                log.info("read all files anew")
+            except McphubError as error:
+                log.error("%s", error)
+            finally:
+                sdnotify.ready(self.manager)
+
+
 async def _run(
     ready: _Ready,
-    hide: Callable[[Iterable[str]], None],
+    end: _End,
+    where: Places,
+    doors: Mapping[str, socket.socket],
+    hide: Callable[..., None],
     started: Started | None,
-    given: Mapping[str, Handler],
+    given: Mapping[str, Embedded],
 ) -> None:
-    stop = anyio.Event()
-    where = places()
     become_subreaper()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_signals, stop)
-        async with Launcher(started) as launcher, _serving(where, launcher, stop, hide, given):
+        tasks.start_soon(end.signals)
+        async with Launcher(started) as launcher, _serving(where, doors, launcher, end, hide, given):
+            # A dump would hold every token. The launcher is older, so servers may still have theirs.
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            _take_descriptors()
             ready.listening()
+            tasks.start_soon(service_status.beat, end.manager)
             gc.collect()
             gc.freeze()  # what start-up made stays: the collector need not look at it again
             gc.enable()
-            await stop.wait()
-            sdnotify.stopping(os.environ)
-            log.info("stopping")
+            await end.asked.wait()
         tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
 async def _serving(
     where: Places,
+    given_doors: Mapping[str, socket.socket],
     launcher: Launcher,
-    stop: anyio.Event,
-    hide: Callable[[Iterable[str]], None],
-    given: Mapping[str, Handler] | None = None,
+    end: _End,
+    hide: Callable[..., None],
+    given: Mapping[str, Embedded] | None = None,
 ) -> AsyncIterator[None]:
     """Everything between the first part that is built and the last that is taken down."""
     batch = Batch()
@@ -173,6 +253,18 @@ async def _serving(
         report=_report,
     )
     settings = _settings(where)
+    vault = Vault(where.vault, settings.vault.key, os.environ)
+    credentials = Credentials(
+        vault,
+        ChallengeStore(where.challenges),
+        where.turns,
+        lambda: workspaces.identity_provider,
+        printer(launcher, lambda: workspaces.environment()),
+        lambda: workspaces.environment(),
+        lambda *values, owner="": hide(values, owner=owner),
+        _log,
+    )
+    surroundings = msgspec.structs.replace(surroundings, credentials=credentials)
     supervisor = Supervisor(
         _with_grace(surroundings, settings),
         Limiters.of(settings.connect.local, settings.connect.remote),
@@ -180,29 +272,50 @@ async def _serving(
         sink,
         _log,
         settings.logs.stderr_bytes,
+        Health(settings.health.idle, settings.health.timeout),
     )
+    outages = Outages(supervisor, lambda: workspaces.environment(), _log)
     trim = _Trim()
     pins = Pins(PinStore(where.pins), project=settings.pinning.project, others=settings.pinning.others)
-    catalog = Catalog(settings.names.max_length, settings.lists.page_bytes, pins)
+    catalog = Catalog(
+        settings.names.max_length, settings.lists.page_bytes, pins, settings.lists.description_length
+    )
 
     def changed() -> None:
         catalog.govern(tool_rules(workspaces.policy))
+        sign_ins.provided(workspaces.identity_provider)
         gateway.refresh()
 
-    workspaces = Workspaces(supervisor, where, os.environ, changed, hide)
+    sign_ins = SignIns(supervisor, credentials)
+    logins = Logins(credentials, lambda: workspaces.settings.oauth.client_metadata_url, sign_ins.wake_all)
+    invitations = Invitations(logins, _log)
+    notifications = Notifications(
+        printer(launcher, lambda: workspaces.environment()),
+        lambda: workspaces.environment(),
+        lambda: workspaces.settings.oauth.notify,
+    )
+    credentials.listeners.append(lambda account: notifications.changed(credentials.known(account)))
+    workspaces = Workspaces(supervisor, where, os.environ, changed, hide, vault.file.secret)
     for server in embed.entries(given or ()):
         workspaces.dynamic.add(server, keep=False)
     seal_key, trouble = load_or_create(where.seal_key)
     for problem in filter(None, (trouble, unused())):
         log.warning("%s", problem)
     lists = settings.lists
-    gateway = Gateway(supervisor, catalog, workspaces.visible, lists.wait, seal_key, lists.ttl)
+    gateway = Gateway(supervisor, catalog, workspaces.visible, lists.wait, seal_key, lists.ttl, settings.roots.allowed)
     sink.gateway = gateway
-    listener = AgentListener(gateway, workspaces, batch, _log, _report, trim)
+
+    def page_for(worker: Worker) -> str:
+        credential = credentials.of(worker.spec)
+        return invitations.page_for(credential) if credential is not None else ""
+
+    gateway.page_for = page_for
+    attendance = Watch(None)
+    listener = AgentListener(gateway, workspaces, batch, _log, _report, trim, attendance.touch)
     with (
-        listening(where.agent_socket) as agent_sock,
-        listening(where.http_socket) as http_sock,
-        listening(where.control_socket) as control_sock,
+        listening(where.agent_socket, given_doors.get(where.agent_socket)) as agent_sock,
+        listening(where.http_socket, given_doors.get(where.http_socket)) as http_sock,
+        listening(where.control_socket, given_doors.get(where.control_socket)) as control_sock,
     ):
         ids = WorkspaceIds(where.workspace_ids)
         loopback = open_loopback(settings.http, where.http_token)
@@ -220,7 +333,9 @@ async def _serving(
                 with _frequent_switches():
                     http = await anyio.to_thread.run_sync(_http)
                 quiet.set()
-                endpoint = http.endpoint(gateway, workspaces, ids, listener.numbers, _log, _report)
+                endpoint = http.endpoint(
+                    gateway, workspaces, ids, listener.numbers, _log, _report, attendance.touch
+                )
                 hub = http.hub(
                     supervisor,
                     catalog,
@@ -228,12 +343,17 @@ async def _serving(
                     workspaces,
                     listener,
                     endpoint,
+                    attendance,
                     loopback,
                     ids,
                     launcher,
                     where,
-                    stop.set,
+                    vault,
+                    hide,
+                    end.asked.set,
                     began,
+                    outages,
+                    logins,
                 )
                 async with http.http_listener(endpoint, http_sock, loopback, _log):
                     async with http.control_server(hub, control_sock):
@@ -244,24 +364,40 @@ async def _serving(
         async with anyio.create_task_group() as workers:
             started = anyio.Event()
             workers.start_soon(supervisor.run, started)
+            workers.start_soon(VaultKeeper(vault, workspaces, supervisor, _log).run, quiet)
+            await started.wait()
+            started = anyio.Event()
+            workers.start_soon(credentials.run, started)
+            await started.wait()
+            started = anyio.Event()
+            workers.start_soon(logins.run, started)
+            workers.start_soon(invitations.run)
+            workers.start_soon(notifications.run)
             await started.wait()
             loaded = await workspaces.start()
-            for problem in filter(None, (*loaded.problems(), *loaded.warnings(), loopback.problem, ids.problem)):
+            said = (*loaded.problems(), *loaded.warnings(), loopback.problem, ids.problem)
+            for problem in grouped(filter(None, said)):
                 log.warning("%s", problem)
             async with anyio.create_task_group() as agents:
                 agents.start_soon(_follow, supervisor, gateway, trim)
                 agents.start_soon(workspaces.run)
                 agents.start_soon(workspaces.watch)
+                agents.start_soon(outages.run)
                 agents.start_soon(RemoteSettingsRefresher(workspaces, where, _log).run)
                 agents.start_soon(ConnectorsRefresher(workspaces, where, _log).run)
                 agents.start_soon(LoginPathRefresher(launcher, where, os.environ, _log).run, quiet)
                 agents.start_soon(pins.run)
+                agents.start_soon(end.reloads, workspaces)
+                agents.start_soon(service_status.tell, end.manager, supervisor.snapshot)
                 agents.start_soon(listener.run, agent_sock)
                 async with anyio.create_task_group() as doors:
                     doors.start_soon(serve_http)
                     served = where.agent_socket + (f" and {loopback.url}" if loopback.url else "")
                     log.info("serving agents on %s, people on %s", served, where.control_socket)
                     yield
+                    if end.by_manager:
+                        listener.restarting = listener.managed = True
+                    await _drain(end.manager, listener, gateway, settings.stop)
                     ending.set()
                 gateway.end(listener.outliving())
                 batch.flush()
@@ -269,6 +405,7 @@ async def _serving(
                 agents.cancel_scope.cancel()
             with anyio.move_on_after(2 * settings.stop.grace + STOP_MARGIN):
                 await supervisor.stop()
+            await credentials.drain()
             workers.cancel_scope.cancel()
 
 
@@ -335,21 +472,39 @@ def _with_grace(surroundings: Surroundings, settings: HubSettings) -> Surroundin
     return msgspec.structs.replace(surroundings, grace=settings.stop.grace)
 
 
+def _take_descriptors() -> None:
+    """As many as the system lets us have; the launcher is older, so servers have the limit that was set for all."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):  # some systems have another bound, which they do not name
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 async def _follow(supervisor: Supervisor, gateway: Gateway, trim: _Trim) -> None:
-    """Give every new snapshot to the gateway; a connection that was lost may leave much to give back."""
+    """Give the newest snapshot to the gateway; a connection that was lost may leave much to give back.
+
+    With a thousand servers that connect one by one, a look at all of them for each would be most of the work: so the
+    next one waits for a multiple of what this one took.
+    """
     revision = 0
     while True:
         revision = await supervisor.snapshot.newer_than(revision)
+        began = anyio.current_time()
         gateway.refresh()
         trim()
+        await anyio.sleep(min((anyio.current_time() - began) * FOLLOW_SHARE, FOLLOW_MOST))
 
 
-async def _signals(stop: anyio.Event) -> None:
-    """A second request changes nothing: the end is bounded, and one that is cut short is not orderly."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        async for number in signals:
-            if number != signal.SIGHUP:  # the terminal that started us may go; we stay
-                stop.set()
+async def _drain(manager: Mapping[str, str], listener: AgentListener, gateway: Gateway, stop: StopSettings) -> None:
+    """Let nobody in, send nothing more to servers, and give what was sent its time to be answered."""
+    longest = stop.drain + 2 * stop.grace + STOP_MARGIN + END_MARGIN
+    sdnotify.stopping(manager, "stopping", longest)
+    log.info("stopping")
+    listener.close_door()
+    left = await gateway.drain(stop.drain)
+    if left:
+        log.warning("%d calls were not answered within %g s; each is told what is known of it", left, stop.drain)
 
 
 class _Sink:

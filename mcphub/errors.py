@@ -25,10 +25,12 @@ class RemoteProtocolError(McphubError):
 class TransportError(McphubError):
     """No answer came: the connection is gone, refused or too slow. Whether the peer acted is unknown."""
 
-    def __init__(self, message: str, *, kind: str = "lost") -> None:
+    def __init__(self, message: str, *, kind: str = "lost", retry_after: float = 0.0) -> None:
         super().__init__(message)
         #: `lost`, `timeout`, `overloaded`, `exited`, `spawn`, `too_large`
         self.kind = kind
+        #: seconds that the peer wants to be left alone, 0 = it did not say
+        self.retry_after = retry_after
 
 
 class JSONRPCError(McphubError):

@@ -18,8 +18,9 @@ import msgspec
 from mcphub import __version__
 from mcphub.catalog.cache import Catalog
 from mcphub.channel import Data
+from mcphub.config.expand import secret_name_fault
 from mcphub.config.load import Loaded
-from mcphub.config.names import name_fault, shown_name
+from mcphub.config.names import lookup_fault, name_fault, shown_name, unknown_server
 from mcphub.config.places import Places
 from mcphub.config.resolve import ResolvedSet
 from mcphub.connection.machine import Asked
@@ -28,29 +29,39 @@ from mcphub.connection.worker import Worker
 from mcphub.desired import instance_key, judgements, rows, twins, visible
 from mcphub.errors import ConfigError, ControlError
 from mcphub.gateway.dispatch import Gateway
+from mcphub.login.answers import Answers
+from mcphub.login.logins import Logins
 from mcphub.policy import approval
 from mcphub.policy.combine import documents_of, policy_of
 from mcphub.protocol.jsonrpc import quote
 from mcphub.protocol.versions import LATEST_LEGACY
+from mcphub.questions.grouping import grouped
 from mcphub.questions.place import origin_status
-from mcphub.report import resident, row
+from mcphub.report import at_second, resident, row
 from mcphub.sessions.http_endpoint import HttpEndpoint
 from mcphub.sessions.http_request import endpoint_path
 from mcphub.sessions.loopback import Loopback
 from mcphub.sessions.session import Session
 from mcphub.sessions.unix_listener import AgentListener
 from mcphub.sessions.workspaces import Workspaces
-from mcphub.spec import Broken, InstanceKey, Off, Scope
+from mcphub.spec import Broken, InstanceKey, Off, Scope, ServerSpec, Want
 from mcphub.status import (
     AddedReport,
     ApprovalsReport,
     CallReport,
     DaemonStatus,
     InventoryReport,
+    LoginReport,
+    LogoutReport,
     LogsReport,
+    NetworkStatus,
+    PasteReport,
     PolicyReport,
     PolicyVerdict,
     ReconnectReport,
+    SecretReport,
+    SecretsReport,
+    SecretStatus,
     ServerStatus,
     SessionStatus,
     StatusReport,
@@ -59,12 +70,16 @@ from mcphub.status import (
     ToolsReport,
     ToolStatus,
     UrlReport,
+    VaultReport,
     WhyReport,
     WithheldTool,
 )
 from mcphub.store.dynamic import Added
+from mcphub.store.vault import SECRET, Trouble, Vault, VaultUnavailable
 from mcphub.store.workspace_ids import WorkspaceIds
+from mcphub.supervisor.outages import Outages
 from mcphub.supervisor.supervisor import Supervisor
+from mcphub.supervisor.watch import Watch
 from mcphub.transport.process import Launcher
 from mcphub.transport.stderr import StderrRing
 
@@ -83,47 +98,59 @@ class RunningHub:
         workspaces: Workspaces,
         listener: AgentListener,
         endpoint: HttpEndpoint,
+        attendance: Watch[None],
         loopback: Loopback,
         ids: WorkspaceIds,
         launcher: Launcher,
         where: Places,
+        vault: Vault,
+        hide: Callable[[Iterable[str]], None],
         stop: Callable[[], None],
         began: float,
+        outages: Outages,
+        logins: Logins,
     ) -> None:
-        """`began`: when the daemon did, by the loop's clock."""
+        """`attendance` is touched when agents come, go or say who they are; `began`: when the daemon did, by the loop's
+        clock. `hide` gets the values that no log may show."""
         self._supervisor = supervisor
         self._catalog = catalog
         self._gateway = gateway
         self._workspaces = workspaces
         self._listener = listener
         self._endpoint = endpoint
+        self._attendance = attendance
         self._loopback = loopback
         self._ids = ids
         self._launcher = launcher
         self._sockets = (where.agent_socket, where.http_socket, where.control_socket)
+        self._vault = vault
+        self._hide = hide
         self._stop = stop
         self._loop = asyncio.get_running_loop()
         self._began = began
+        self._outages = outages
+        self._credentials = logins.credentials
+        self._sign_ins = Answers(logins, self._signed_in_specs)
 
     # --- status ------------------------------------------------------------------------------------------------------
 
     def status(self, workspace: str, name: str | None) -> StatusReport:
         peeked = self._workspaces.peek(workspace := _directory(workspace))
-        servers = [r for r in self._rows(peeked) if name is None or r["name"] == name]
+        servers = [r for r in self._rows(peeked).values() if name is None or r["name"] in (name, shown_name(name))]
         if name is not None and not servers:
-            raise ControlError(f"no server is named {name}; `mcphub status` lists them", status=404)
+            raise ControlError(unknown_server(name), status=404)
         warnings = [w for one in peeked.values() for w in one.warnings()] + list(self._workspaces.warnings())
         if name is not None:
             # Those about an entry stand in its row.
             of_entries = {w for one in peeked.values() for r in one.resolved.servers.values() for w in r.warnings}
             warnings = [w for w in warnings if w not in of_entries]
         return StatusReport(
-            revision=self._supervisor.snapshot.revision,
+            revision=self._revision,
             daemon=self._daemon(),
             servers=servers,
             sessions=self._sessions(),
             problems=self._problems(peeked),
-            warnings=list(dict.fromkeys([*warnings, *self._workspaces.policy.warnings])),
+            warnings=grouped([*warnings, *self._workspaces.policy.warnings, *self._vault.warnings()]),
             saved=sum((len(one.get("used_by", ())) - 1) * (one["rss"] or 0) for one in servers if one.get("used_by")),
         )
 
@@ -131,27 +158,38 @@ class RunningHub:
         """What cannot be used, each once."""
         problems = [p for one in loaded.values() for p in one.problems()] + list(self._workspaces.store_problems)
         problems += self._workspaces.policy.closed
+        vault = self._vault.state
+        if vault.trouble not in (None, Trouble.OPENING):
+            problems.append(vault.detail)
         problems += [p for p in (self._loopback.problem, self._ids.problem, *self._catalog.problems) if p]
-        return list(dict.fromkeys(problems))
+        return grouped(problems)
 
-    def _rows(self, loaded: dict[str, Loaded]) -> list[ServerStatus]:
+    def _rows(self, loaded: dict[str, Loaded]) -> dict[InstanceKey, ServerStatus]:
         resolved = self._workspaces.distinct(loaded)
         wishes = self._workspaces.wishes(resolved)
         sources = rows(resolved)
         users = self._users()
         now = self._loop.time()
-        out = []
+        out: dict[InstanceKey, ServerStatus] = {}
         for key in sorted(wishes, key=lambda k: (k.workspace, k.name, k.digest)):
             worker = self._supervisor.workers.get(key)
             tools: int | None = None
             warnings: tuple[str, ...] = ()
+            nothing_left = ""
             if worker is not None and worker.listed:
                 definitions, warnings = self._catalog.definitions(view := worker.view())
                 warnings += self._catalog.unclean(view)
                 tools = len(definitions)
-            one = row(key, wishes[key], sources.get(key), worker, tools, warnings, now)
+                if nothing_left := self._catalog.nothing_left(view):
+                    warnings = (nothing_left, *warnings)
+            credential = self._credentials.of(worker.spec) if worker is not None else None
+            need = credential.need if credential is not None else None
+            one = row(key, wishes[key], sources.get(key), worker, tools, warnings, now, need)
+            one["warnings"] = grouped(one["warnings"])
+            if nothing_left:
+                one["nothing_left"] = nothing_left
             one["used_by"] = users.get(key, [])
-            out.append(one)
+            out[key] = one
         return out
 
     def _users(self) -> dict[InstanceKey, list[int]]:
@@ -179,6 +217,11 @@ class RunningHub:
             http_url=self._loopback.url or None,
             http_socket=self._sockets[1],
             control_socket=self._sockets[2],
+            network=NetworkStatus(
+                standing=str(self._outages.standing),
+                since=at_second(self._outages.since),
+                waiting=self._outages.waiting,
+            ),
         )
 
     def _sessions(self) -> list[SessionStatus]:
@@ -197,9 +240,18 @@ class RunningHub:
         ]
 
     async def wait_newer(self, revision: int) -> int:
-        if self._supervisor.snapshot.revision < revision:  # of a daemon before this one
-            return self._supervisor.snapshot.revision
-        return await self._supervisor.snapshot.newer_than(revision)
+        while self._revision == revision:  # any other one is news, also that of a daemon before this one
+            await _any(
+                None,
+                (self._supervisor.snapshot.newer_than, self._supervisor.snapshot.revision),
+                (self._attendance.newer_than, self._attendance.revision),
+            )
+        return self._revision
+
+    @property
+    def _revision(self) -> int:
+        """Another one with each change of a server, and with each agent that comes, goes or says who it is."""
+        return self._supervisor.snapshot.revision + self._attendance.revision
 
     # --- tools -------------------------------------------------------------------------------------------------------
 
@@ -236,7 +288,7 @@ class RunningHub:
             for name, reason in self._catalog.listed(worker.view()).withheld.items()
             if all(word in f"{key.name} {name}".lower() for word in words)
         ]
-        return ToolsReport(revision=self._supervisor.snapshot.revision, tools=out, withheld=withheld)
+        return ToolsReport(revision=self._revision, tools=out, withheld=withheld)
 
     async def call(self, workspace: str, tool: str, arguments: bytes) -> CallReport:
         async with self._workspaces.using(workspace := _directory(workspace)):
@@ -278,7 +330,7 @@ class RunningHub:
         workspace = _directory(workspace)
         known = [name for name, _ in visible(self._workspaces.peek(workspace)[workspace].resolved)]
         if server and server not in known:
-            raise ControlError(f"no server is named {server}; `mcphub status` lists them", status=404)
+            raise ControlError(unknown_server(server), status=404)
         try:
             given = await anyio.to_thread.run_sync(self._ids.remember, workspace) if workspace else ""
         except ConfigError as e:
@@ -299,7 +351,7 @@ class RunningHub:
             owners = {key.workspace for key in keys}
             keys += [key for key in running if not owners or key.workspace in owners]
         if not keys:
-            raise ControlError(f"no server is named {name}; `mcphub status` lists them", status=404)
+            raise ControlError(unknown_server(name), status=404)
         return keys
 
     async def reconnect(self, workspace: str, name: str | None) -> ReconnectReport:
@@ -368,6 +420,36 @@ class RunningHub:
             return []  # it was removed; it may come back
         return [worker for key in keys if (worker := self._supervisor.workers.get(key)) is not None]
 
+    # --- sign-ins ----------------------------------------------------------------------------------------------------
+
+    def login(self, workspace: str, name: str, heartbeat: float) -> AsyncGenerator[LoginReport | None, None]:
+        return self._sign_ins.login(_directory(workspace), name, heartbeat)
+
+    def paste(self, workspace: str, name: str, url: str) -> PasteReport:
+        return self._sign_ins.paste(_directory(workspace), name, url)
+
+    async def logout(self, workspace: str, name: str | None) -> LogoutReport:
+        return await self._sign_ins.logout(_directory(workspace), name)
+
+    def _signed_in_specs(self, workspace: str, name: str | None) -> list[ServerSpec]:
+        """The servers that agents of this workspace have and that may run, or that of this name alone. Raises 404, and
+        409 where it may not: to sign in to it would be a way around approval and policy."""
+        peeked = self._workspaces.peek(workspace)
+        wishes = self._workspaces.wishes(self._workspaces.distinct(peeked))
+        if name is None:
+            return [wish.spec for wish in wishes.values() if isinstance(wish, Want)]
+        for key in self._keys(workspace, name):
+            match wishes.get(key):
+                case Want(spec=spec):
+                    return [spec]
+                case Off(because=because, detail=detail):
+                    raise ControlError(f"cannot sign in to {name}: it is disabled ({because}): {detail}", status=409)
+                case Broken(problem=problem):
+                    raise ControlError(f"cannot sign in to {name}: {problem.message}", status=409)
+            if (worker := self._supervisor.workers.get(key)) is not None:
+                return [worker.spec]
+        raise ControlError(unknown_server(name), status=404)
+
     # --- servers that are added while we run -------------------------------------------------------------------------
 
     async def add_server(self, workspace: str, name: str, entry: dict[str, Any], keep: bool) -> AddedReport:
@@ -435,13 +517,20 @@ class RunningHub:
         unwrap, executed = self._workspaces.asked_with()
         decisions = self._workspaces.decisions
         facts = explain.facts(
-            name, peeked[workspace].resolved, sets, decisions, unwrap=unwrap, executed=executed
+            name,
+            peeked[workspace].resolved,
+            sets,
+            decisions,
+            unwrap=unwrap,
+            executed=executed,
+            client_env=peeked[workspace].settings.client_env,
         )
         if facts.one is None:
             others = {one.resolved.workspace for one in peeked.values() if name in one.resolved.servers} - {""}
             return explain.why(msgspec.structs.replace(facts, elsewhere=tuple(sorted(others))))
         distinct = self._workspaces.distinct(peeked)[workspace]
-        return explain.why(explain.instance_row(facts, distinct, self._rows(peeked)))
+        agents = {one["id"]: f"{one['client'] or 'agent'} ({one['id']})" for one in self._sessions()}
+        return explain.why(explain.instance_row(facts, distinct, self._rows(peeked), agents))
 
     def policy(self, workspace: str) -> PolicyReport:
         from mcphub.questions.policy import policy_report
@@ -471,6 +560,7 @@ class RunningHub:
         one, decisions = peeked[workspace], self._workspaces.decisions
         sets = [other.resolved for other in peeked.values()]
         unwrap, executed = self._workspaces.asked_with()
+        found, shown = self._rows(peeked), self._workspaces.distinct(peeked)[workspace]
         return inventory(
             one.resolved,
             judgements(one.resolved.servers.values(), sets, decisions, unwrap=unwrap, executed=executed),
@@ -478,6 +568,7 @@ class RunningHub:
             problems=dict.fromkeys([*one.problems(), *policy_of(one.resolved).closed]),
             warnings=dict.fromkeys([*one.warnings(), *policy_of(one.resolved).warnings]),
             live=True,
+            rows={name: found[key] for name, key in visible(shown) if key in found},
         )
 
     # --- approval ----------------------------------------------------------------------------------------------------
@@ -488,30 +579,48 @@ class RunningHub:
         # As the files are now: what is shown here is what can be approved.
         found, decisions = self._workspaces.peek(workspace, again=True)[workspace].resolved, self._workspaces.decisions
         for resolved in found.servers.values():
+            if (problem := approval.unusable(resolved)) is not None:
+                items.append(approval.unusable_item(resolved, problem, decisions))
+                continue
             asked = approval.subject(resolved)
             if asked is not None:
                 of_file = [w for layer in found.layers if layer.path == resolved.origin.path for w in layer.warnings]
                 state = approval.decide(asked, decisions)
-                items.append(approval.approval_item(resolved, asked, state, decisions, of_file))
-        return ApprovalsReport(items=items)
+                item = approval.approval_item(resolved, asked, state, decisions, of_file)
+                item["warnings"] = grouped(item["warnings"])
+                items.append(item)
+        report = ApprovalsReport(items=items)
+        if why := _unwritable(self._workspaces.store.check):
+            report["unwritable"] = why
+        return report
 
-    def _subject(self, workspace: str, name: str) -> approval.Subject:
+    def _asked_about(self, workspace: str, name: str) -> Resolved | None:
         workspace = _directory(workspace)
-        resolved = self._workspaces.peek(workspace, again=True)[workspace].resolved.servers.get(name)
+        return self._workspaces.peek(workspace, again=True)[workspace].resolved.servers.get(name)
+
+    def _subject(self, name: str, resolved: Resolved | None) -> approval.Subject:
         asked = approval.subject(resolved) if resolved is not None else None
         if asked is None:
-            raise ControlError(f"no server of this project is named {name} and waits for approval", status=404)
+            text = f"no server of this project is named {name} and waits for approval"
+            raise ControlError(unknown_server(name) if lookup_fault(name) else text, status=404)
         return asked
 
     def approve(self, workspace: str, name: str, digest: str) -> None:
-        asked = self._subject(workspace, name)
+        resolved = self._asked_about(workspace, name)
+        if resolved is not None and (problem := approval.unusable(resolved)) is not None:
+            raise ControlError(f"cannot approve {name} before this is mended: {problem.message}", status=409)
+        asked = self._subject(name, resolved)
         if asked.digest != digest:
             raise ControlError(f"{name} has changed since it was shown; look at it again", status=409)
         self._write(lambda: self._workspaces.store.approve(asked.directory, name, asked.content()))
 
     def reject(self, workspace: str, name: str) -> None:
-        asked = self._subject(workspace, name)
-        self._write(lambda: self._workspaces.store.reject(asked.directory, name))
+        resolved = self._asked_about(workspace, name)
+        if resolved is not None and approval.unusable(resolved) is not None:
+            directory = resolved.workspace
+        else:
+            directory = self._subject(name, resolved).directory
+        self._write(lambda: self._workspaces.store.reject(directory, name))
 
     def _listing(self, workspace: str, name: str) -> View:
         """The instance of this name whose tools are known. Raises ControlError 404, 409."""
@@ -536,7 +645,7 @@ class RunningHub:
             )
             for change, lines in review.changes
         ]
-        return ToolChangesReport(
+        report = ToolChangesReport(
             name=name,
             workspace=view.key.workspace,
             digest=review.digest,
@@ -545,6 +654,9 @@ class RunningHub:
             gone=list(review.gone),
             problem=review.problem,
         )
+        if why := _unwritable(lambda: self._catalog.check(view)):
+            report["unwritable"] = why
+        return report
 
     def approve_tools(self, workspace: str, name: str, digest: str) -> None:
         view = self._listing(workspace, name)
@@ -563,9 +675,82 @@ class RunningHub:
             raise ControlError(f"cannot record the decision: {e}", status=500) from e
         self._workspaces.decide_again()
 
+    # --- the vault ---------------------------------------------------------------------------------------------------
+
+    async def vault(self) -> VaultReport:
+        await self._vault.retry()
+        state = self._vault.state
+        exists = self._vault.file.exists()
+        return VaultReport(
+            path=self._vault.file.path,
+            exists=exists,
+            source=state.source,
+            state="locked" if not state.usable else "open" if exists else "new",
+            reason=str(state.trouble or ""),
+            detail=state.detail,
+            warning=state.warning,
+            live=True,
+        )
+
+    async def unlock_vault(self, passphrase: str | None, start_over: bool) -> VaultReport:
+        self._hide([passphrase] if passphrase else [])
+        try:
+            await self._vault.unlock(passphrase, start_over=start_over)
+        except VaultUnavailable as e:
+            if passphrase is not None or start_over:
+                raise ControlError(str(e), status=409) from e
+        await self._workspaces.tick(again=True)
+        return await self.vault()
+
+    async def rotate_vault(self, passphrase: str | None) -> VaultReport:
+        self._hide([passphrase] if passphrase else [])
+        try:
+            await self._vault.rotate(passphrase)
+        except VaultUnavailable as e:
+            raise ControlError(str(e), status=409) from e
+        return await self.vault()
+
+    async def secrets(self, workspace: str) -> SecretsReport:
+        try:
+            found = await self._vault.list(SECRET)
+        except VaultUnavailable as e:
+            raise ControlError(str(e), status=409) from e
+        return SecretsReport(
+            secrets=[SecretStatus(name=name, servers=self._referring(workspace, name)) for name in sorted(found)],
+            live=True,
+        )
+
+    async def set_secret(self, workspace: str, name: str, value: str) -> SecretReport:
+        if fault := secret_name_fault(name):
+            raise ControlError(f"cannot keep the secret {name[:80]!a}: {fault}", status=400)
+        self._hide([value])
+        try:
+            await self._vault.put(SECRET, name, value.encode("utf-8"))
+        except VaultUnavailable as e:
+            raise ControlError(f"cannot keep the secret {name}: {e}", status=409) from e
+        return await self._secret_changed(workspace, name, "set")
+
+    async def remove_secret(self, workspace: str, name: str) -> SecretReport:
+        try:
+            removed = await self._vault.delete(SECRET, name)
+        except VaultUnavailable as e:
+            raise ControlError(f"cannot remove the secret {name[:80]!a}: {e}", status=409) from e
+        if not removed:
+            raise ControlError(f"cannot remove the secret {name[:80]!a}: there is none of this name", status=404)
+        return await self._secret_changed(workspace, name, "removed")
+
+    async def _secret_changed(self, workspace: str, name: str, action: str) -> SecretReport:
+        await self._workspaces.tick(again=True)
+        return SecretReport(name=name, action=action, servers=self._referring(workspace, name), live=True)
+
+    def _referring(self, workspace: str, name: str) -> list[str]:
+        """The servers that refer to this secret, as far as anybody sees them."""
+        sets = [one.resolved.servers.values() for one in self._workspaces.peek(_directory(workspace)).values()]
+        return sorted({one.name for servers in sets for one in servers if one.refers_to_secret(name)})
+
     async def reload(self) -> int:
         await self._workspaces.tick()
-        return self._supervisor.snapshot.revision
+        return self._revision
 
     def stop(self) -> None:
         self._stop()
@@ -573,6 +758,15 @@ class RunningHub:
     def restart(self) -> None:
         self._listener.restarting = True
         self._stop()
+
+
+def _unwritable(check: Callable[[], None]) -> str:
+    """Why a decision could not be kept, "" where it could: who asks a person wants to know before."""
+    try:
+        check()
+    except (ConfigError, OSError, UnicodeEncodeError) as e:
+        return str(e)
+    return ""
 
 
 class _Answer:
@@ -602,8 +796,8 @@ def _directory(workspace: str) -> str:
     return os.path.normpath("/" + workspace.lstrip("/")) if workspace else ""
 
 
-async def _any(limit: float, *waits: tuple[Callable[[int], Awaitable[object]], int]) -> bool:
-    """Wait until one of these returns, for so many seconds at most; whether one did."""
+async def _any(limit: float | None, *waits: tuple[Callable[[int], Awaitable[object]], int]) -> bool:
+    """Wait until one of these returns, for so many seconds at most (None = for ever); whether one did."""
     with anyio.move_on_after(limit) as late:
         async with anyio.create_task_group() as tasks:
 

@@ -9,23 +9,38 @@ import datetime
 from collections.abc import Sequence
 from typing import assert_never
 
+from mcphub.auth.home import Need
 from mcphub.config.resolve import Resolved
 from mcphub.connection.faults import Fault
 from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pending, State
 from mcphub.connection.worker import Worker
 from mcphub.questions.place import origin_status
 from mcphub.spec import Broken, HttpSpec, InProcessSpec, InstanceKey, Off, StdioSpec, Want
-from mcphub.status import LastError, OriginStatus, ServerStatus, StateName
+from mcphub.status import IdeStatus, LastError, OriginStatus, ServerStatus, SignInStatus, StateName
 
 #: The reason of a project's server whose project no agent works in.
 IDLE = "idle: no agent is attached in this workspace"
+
+#: That of a server which is for one agent alone.
+AWAITED = "its agent has not said yet what it can do, which the server is told when it is started"
 
 #: That of a server which is started when it is used.
 LAZY = "idle: it is started when it is used"
 
 
+#: That of a server to whose host there is no way now.
+OFFLINE = "offline: this machine has no way to its host; it is reconnected when there is one"
+
+NO_WAY = "this machine has no way to its host now; whether it is still connected is seen when there is one"
+
+
+def at_second(moment: float) -> str:
+    """Seconds since 1970 as ISO 8601, in UTC."""
+    return datetime.datetime.fromtimestamp(moment, datetime.UTC).isoformat(timespec="seconds")
+
+
 def last_error(name: str, fault: Fault) -> LastError:
-    at = datetime.datetime.fromtimestamp(fault.at, datetime.UTC).isoformat(timespec="seconds") if fault.at else ""
+    at = at_second(fault.at) if fault.at else ""
     return LastError(
         phase=fault.phase,
         kind=str(fault.kind),
@@ -56,6 +71,8 @@ def _state(state: State, attempts: int, now: float) -> tuple[StateName, str, str
             return "connected", "connected", "", None, None
         case Pending(idle=True):
             return "pending", "pending (idle)", LAZY, None, None
+        case Pending(offline=True):
+            return "pending", "pending (offline)", OFFLINE, None, None
         case Pending(attempt=0, fault=None):
             return "pending", "pending", "starting", 0, None
         case Pending(attempt=0, fault=fault):
@@ -88,8 +105,9 @@ def row(
     tools: int | None,
     warnings: Sequence[str],
     now: float,
+    need: Need | None = None,
 ) -> ServerStatus:
-    """One row. `worker` is None for what does not run."""
+    """One row. `worker` is None for what does not run; `need` is what its credentials want."""
     shadows = [origin_status(o) for o in resolved.shadows] if resolved is not None else []
     base = ServerStatus(
         name=key.name,
@@ -119,7 +137,9 @@ def row(
         counters={},
         last_error=None,
         sharing="auto",
+        ide=None,
         used_by=[],
+        slow=False,
     )
     if isinstance(wish, Broken):
         problem = wish.problem
@@ -153,6 +173,8 @@ def row(
             "sharing": spec.sharing,
         }
     )
+    if isinstance(transport, HttpSpec) and (ide := transport.ide) is not None:
+        base["ide"] = IdeStatus(name=ide.name, running_in_windows=ide.running_in_windows)
     if isinstance(wish, Off):
         base.update({"state": "disabled", "state_text": f"disabled ({wish.because})", "reason": wish.detail})
         return base
@@ -160,8 +182,12 @@ def row(
         base.update({"state": "pending", "state_text": "pending (idle)", "reason": IDLE})
         return base
     state, text, reason, attempt, retry_in = _state(worker.state, worker.attempts, now)
+    if worker.awaits_agent and isinstance(worker.state, Pending) and not worker.state.idle:
+        reason = AWAITED
     if state == "pending" and worker.pid is not None and (tail := worker.stderr_tail(1)):
         reason = f"{reason}; stderr: {tail[0]}"  # what a slow first start is doing
+    if slow := worker.slow:
+        text, reason, base["slow"] = f"{text} (slow)", slow, True
     base.update(
         {
             "state": state,
@@ -173,6 +199,11 @@ def row(
             "counters": dict(worker.counters()),
         }
     )
+    if need is not None:
+        failure = need.failure
+        base["sign_in"] = SignInStatus(
+            reason=str(failure.reason), detail=failure.detail, how=need.how, scopes=list(need.scopes)
+        )
     facts = worker.facts
     if isinstance(worker.state, Connected):
         base["uptime"] = round(now - worker.state.since, 1)
@@ -193,6 +224,8 @@ def row(
         base["calls_in_flight"] += worker.sessions.calls
         base["further_sessions"] = worker.sessions.count
         base["warnings"] += worker.sessions.warnings
+    if worker.severed and isinstance(worker.state, Connected):
+        base["warnings"].append(NO_WAY)
     base["pid"] = worker.pid
     base["rss"] = resident(worker.pid)
     if worker.last_fault is not None:

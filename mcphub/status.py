@@ -30,6 +30,13 @@ class LastError(TypedDict):
     at: str
 
 
+class IdeStatus(TypedDict):
+    """The editor whose extension wrote an entry; `name` "" = it did not say."""
+
+    name: str
+    running_in_windows: bool
+
+
 class ServerStatus(TypedDict):
     """One row. `state_text` is the cell of the table, e.g. `pending 3/5`. `uptime` counts since connected."""
 
@@ -62,8 +69,78 @@ class ServerStatus(TypedDict):
     last_error: LastError | None
     #: who may share this instance: auto, shared, workspace, agent
     sharing: NotRequired[str]
+    #: the editor that it belongs to, where it does
+    ide: NotRequired[IdeStatus | None]
+    #: why agents see none of the tools that it lists, where rules or its entry take all of them away
+    nothing_left: NotRequired[str]
     #: the attached agents that use this very instance, as `sessions` numbers them
     used_by: NotRequired[list[int]]
+    #: it is connected and takes long to answer what costs nothing; `reason` says how long
+    slow: NotRequired[bool]
+    #: what stands between it and its credentials, where a person can do something about that; it may be connected
+    sign_in: NotRequired[SignInStatus]
+
+
+class SignInStatus(TypedDict):
+    """What is needed, and how. `reason` is of the closed lists in docs/sign-in.md; `how` is browser (a person signs in:
+    `mcphub login NAME`), idp_login (the same, at the organisation), config (its entry must change) or vault
+    (`mcphub vault unlock`). `scopes` are those that it named as missing."""
+
+    reason: str
+    detail: str
+    how: str
+    scopes: list[str]
+
+
+class LoginReport(TypedDict):
+    """A line of `POST /v1/servers/NAME/login`. `state`: starting, waiting (for a person at `url`, at `host`), done,
+    failed, superseded (another sign-in took its place). `how`: browser, idp_login (at the organisation, for all servers
+    that take it), none (nobody is needed). `client`: who mcphub is there: config (the entry's id), cimd (its metadata
+    document), dcr (it registered itself). Where it failed, `reason` is of the closed lists in docs/sign-in.md, `retry`
+    says that it may work later."""
+
+    name: str
+    state: str
+    how: str
+    url: NotRequired[str]
+    host: NotRequired[str]
+    client: NotRequired[str]
+    detail: NotRequired[str]
+    reason: NotRequired[str]
+    http_status: NotRequired[int]
+    oauth_error: NotRequired[str]
+    retry: NotRequired[bool]
+
+
+class PasteReport(TypedDict):
+    """`POST /v1/servers/NAME/paste`: it was handed over; the stream of the sign-in says what came of it."""
+
+    name: str
+
+
+class SignedOutStatus(TypedDict):
+    """`revoked`: the authorization server has forgotten the tokens too; None = it has no place to be told."""
+
+    name: str
+    revoked: bool | None
+
+
+class LogoutReport(TypedDict):
+    """`POST /v1/servers/NAME/logout` and `POST /v1/logout`: whose tokens were given up. `idp` is the organisation's
+    login; `others` counts what was kept for entries that are not there any more."""
+
+    signed_out: list[SignedOutStatus]
+    idp: NotRequired[SignedOutStatus]
+    others: NotRequired[int]
+
+
+class NetworkStatus(TypedDict):
+    """What can be reached: `standing` is online, local (no way out of local networks) or offline (no network),
+    `since` a moment (ISO 8601, UTC). `waiting` servers are not tried, since there is no way to their hosts."""
+
+    standing: str
+    since: str
+    waiting: int
 
 
 class DaemonStatus(TypedDict):
@@ -79,6 +156,7 @@ class DaemonStatus(TypedDict):
     http_url: str | None
     http_socket: str
     control_socket: str
+    network: NotRequired[NetworkStatus]
 
 
 class SessionStatus(TypedDict):
@@ -159,8 +237,21 @@ class LogsReport(TypedDict):
     lines: list[str]
 
 
+class ApprovalTexts(TypedDict, total=False):
+    """What texts of an entry are once their variables were replaced; only those that differ from what the file says.
+    Values of credentials stay references."""
+
+    command: list[str]
+    cwd: str
+    env_file: str
+    helper: str
+    ca: str
+    oauth: str
+
+
 class ApprovalItem(TypedDict):
-    """A project server and what approving it would run; `state`: approved, waiting, changed, rejected.
+    """A project server and what approving it would run; `state`: approved, waiting, changed, rejected, broken. A broken
+    one cannot be approved before its `problem` is mended, and is not expanded.
 
     Of a remote server `command` is its URL alone, `env_names` the names of its headers, `cwd` "". `reads` are variables
     and secrets that it refers to, `inherits` the variables it takes over ("*" = all), `helper` the program that gives
@@ -182,6 +273,12 @@ class ApprovalItem(TypedDict):
     unpinned: list[str]
     diff: list[str]
     warnings: list[str]
+    #: what would really run, where the file does not say it by itself
+    resolved: NotRequired[ApprovalTexts]
+    #: how its credentials are had, as its entry says in `oauth`
+    oauth: NotRequired[str]
+    #: what is missing or wrong
+    problem: NotRequired[str]
 
 
 class ToolChange(TypedDict):
@@ -200,6 +297,9 @@ class ToolChange(TypedDict):
 class ToolChangesReport(TypedDict):
     """`GET /v1/tool-changes`. `digest` stands for all tools of the server as they are now; `gone` are those that it
     had; `problem` says why nothing is known of what they were."""
+
+    #: why a decision about them could not be kept now; absent where it could
+    unwritable: NotRequired[str]
 
     name: str
     workspace: str
@@ -239,13 +339,24 @@ class Claim(TypedDict):
 
 
 class WhyStep(TypedDict):
-    """One question on the way to a running server. `step`: configured, enterprise, entry, switch, policy, approval,
-    duplicate, connection. `verdict`: yes = it goes on, no = it ends here, unknown, unasked. `origin`: what decided."""
+    """One question on the way to a running server. `step`: configured, enterprise, entry, agents, switch, policy,
+    approval, duplicate, tools (agents see none; the server runs all the same), connection. `verdict`: yes = it goes
+    on, no = it ends here, unknown, unasked. `origin`: what decided."""
 
     step: str
     verdict: str
     origin: OriginStatus | None
     text: str
+
+
+class WhyInstance(TypedDict):
+    """One instance of an entry that refers to variables which agents bring. `brings`: for agents that brought values of
+    their own, else for all others; `agents` are those that use it now, with their numbers."""
+
+    brings: bool
+    state: str
+    reason: str
+    agents: list[str]
 
 
 class WhyReport(TypedDict):
@@ -266,6 +377,9 @@ class WhyReport(TypedDict):
     near: list[str]
     elsewhere: list[str]
     live: bool
+    #: variables that the entry refers to and agents may bring (`clientEnv`), and the instances that there are for it
+    brought: NotRequired[list[str]]
+    instances: NotRequired[list[WhyInstance]]
 
 
 class PolicyRule(TypedDict):
@@ -306,9 +420,9 @@ class PolicyVerdict(TypedDict):
 class InventoryEntry(TypedDict):
     """One entry of a layer, secrets masked. `standing` as in `Claim`. `kind`: program, remote, built in, "" = nothing
     that can run; of an effective one `command` or `url` are what it runs or where it is. `variables`: what it is
-    depends on the machine's environment; `masked`: a part of it is not shown. `state`: runs (it may), policy, approval,
-    person, enterprise, duplicate, broken, blank, "" where it is not effective; `detail` says more. `entry` is as it is
-    written."""
+    depends on the machine's environment; `masked`: a part of it is not shown. `state`: would run (nothing in the files
+    is against it), policy, approval, person, enterprise, duplicate, broken, blank, "" where it is not effective;
+    `detail` says more. `entry` is as it is written."""
 
     name: str
     key: str
@@ -322,6 +436,8 @@ class InventoryEntry(TypedDict):
     variables: bool
     masked: bool
     entry: dict[str, Any]
+    #: what a daemon says of one that would run, in the words of the status
+    live_state: NotRequired[str]
 
 
 class InventoryLayer(TypedDict):
@@ -384,6 +500,8 @@ class RehearsalReport(TypedDict):
 
 class ApprovalsReport(TypedDict):
     items: list[ApprovalItem]
+    #: why a decision could not be kept now; absent where it could
+    unwritable: NotRequired[str]
 
 
 class DecisionReport(TypedDict):
@@ -401,6 +519,44 @@ class UrlReport(TypedDict):
     url: str | None
     socket: str
     path: str
+
+
+class VaultReport(TypedDict):
+    """`GET /v1/vault`: whether tokens and secrets can be had. `state`: open, new (nothing is kept yet), locked; then
+    `reason` is one of store/vault_state.py's `Trouble`, and `detail` says what to do. `source` is where the key comes
+    from; `exists`: there is a file; `live` False where no daemon answered."""
+
+    path: str
+    exists: bool
+    source: str
+    state: str
+    reason: str
+    detail: str
+    warning: str
+    live: bool
+
+
+class SecretStatus(TypedDict):
+    """A secret by its name; `servers` are those whose entries refer to it, as far as they are known here."""
+
+    name: str
+    servers: list[str]
+
+
+class SecretsReport(TypedDict):
+    """`GET /v1/secrets`. Values are never shown."""
+
+    secrets: list[SecretStatus]
+    live: bool
+
+
+class SecretReport(TypedDict):
+    """`POST /v1/secret` and `DELETE /v1/secrets/{name}`: what was kept or taken away, and the servers that use it."""
+
+    name: str
+    action: str
+    servers: list[str]
+    live: bool
 
 
 class ReloadReport(TypedDict):

@@ -14,6 +14,9 @@ import anyio
 import pytest
 from anyio.abc import Process
 
+from mcphub import daemon
+from mcphub.supervisor.supervisor import Snapshot
+from mcphub.supervisor.watch import Watch
 from tests.fakes.agent import modern_meta
 from tests.fakes.bridge import bridge
 from tests.fakes.hub import MCPHUB, Fake, Hub, Place, eventually, running, start
@@ -21,7 +24,7 @@ from tests.fakes.hub import MCPHUB, Fake, Hub, Place, eventually, running, start
 pytestmark = pytest.mark.anyio
 
 STUBBORN = {"eof": "ignore", "term": "ignore"}
-QUICK = "[stop]\ngrace = 0.2\n"
+QUICK = "[stop]\ngrace = 0.2\ndrain = 0.3\n"
 
 
 @pytest.fixture
@@ -277,6 +280,36 @@ async def test_an_agent_that_talks_while_the_daemon_ends(place: Place) -> None:
             with anyio.fail_after(5):
                 assert await process.wait() == 0
         hub.check_stderr()
+
+
+async def test_many_changes_are_looked_at_together() -> None:
+    """What a look costs says how soon the next one may follow; the last change is looked at all the same."""
+    watch = Watch(Snapshot())
+    seen: list[int] = []
+
+    class Following:
+        """What `_follow` is given, as far as it knows it; a look takes 5 ms."""
+
+        snapshot = watch
+
+        def refresh(self) -> None:
+            until = anyio.current_time() + 0.005
+            while anyio.current_time() < until:
+                pass
+            seen.append(watch.revision)
+
+        def __call__(self) -> None:
+            """Memory is given back."""
+
+    both: Any = Following()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(daemon._follow, both, both, both)
+        for _ in range(100):
+            watch.touch()
+            await anyio.sleep(0.001)
+        await eventually(lambda: seen[-1] == watch.revision, timeout=5)
+        tasks.cancel_scope.cancel()
+    assert len(seen) < 50
 
 
 async def test_no_descriptor_left(place: Place) -> None:

@@ -11,6 +11,8 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
+from mcphub.auth.failures import Failure, Unmet
+from mcphub.auth.home import BROWSER, Need
 from mcphub.config.document import parse_file
 from mcphub.config.entries.context import Context
 from mcphub.config.layer import Layer
@@ -22,8 +24,8 @@ from mcphub.connection.handshake import Facts
 from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pending, State
 from mcphub.connection.worker import Worker
 from mcphub.protocol.jsonrpc import Raw
-from mcphub.report import IDLE, last_error, resident, row
-from mcphub.spec import Broken, Off, Problem, Scope, Secret, ServerSpec, StdioSpec, Want
+from mcphub.report import IDLE, NO_WAY, OFFLINE, last_error, resident, row
+from mcphub.spec import Broken, Ide, Off, Problem, Scope, Secret, ServerSpec, StdioSpec, Want, WsSpec
 from mcphub.status import ServerStatus
 from mcphub.transport.link import Surroundings
 from mcphub.transport.process import Launcher
@@ -83,6 +85,7 @@ def shown(state: State, **fields: Any) -> ServerStatus:
         (Pending(0, NOW), ("pending", "pending", "starting", 0, None)),
         (Pending(0, NOW, FAULT), ("pending", "pending", f"reconnecting: {FAULT.message}", 0, None)),
         (Pending(3, NOW + 4.26, FAULT), ("pending", "pending 3/5", FAULT.message, 3, 4.3)),
+        (Pending(3, float("inf"), FAULT, offline=True), ("pending", "pending (offline)", OFFLINE, None, None)),
         (Pending(3, NOW - 9), ("pending", "pending 3/5", "", 3, 0.0)),
         (Failed(FAULT, 5), ("failed", "failed", FAULT.message, 5, None)),
         (NeedsAuth("sign in"), ("needs-auth", "needs-auth", "sign in", None, None)),
@@ -118,6 +121,13 @@ async def test_a_connected_row() -> None:
     assert found["last_error"] is None
 
 
+async def test_a_connected_row_without_a_way() -> None:
+    """C167: what is connected, as far as anybody knows, and cannot be reached says so."""
+    assert NO_WAY in shown(Connected(NOW), severed=True)["warnings"]
+    assert NO_WAY not in shown(Connected(NOW))["warnings"]
+    assert NO_WAY not in shown(Pending(0, NOW), severed=True)["warnings"]
+
+
 async def test_what_is_shown_of_a_command() -> None:
     """C025: the command is what the file says, never what it was expanded to."""
     expanded = replace(SPEC, transport=StdioSpec("db", (Secret("s3cr3t"),), shown=("db", "${KEY}")))
@@ -139,7 +149,24 @@ async def test_a_server_that_does_not_run() -> None:
     assert broken["last_error"] is not None
     assert broken["last_error"]["remedy"] == "correct the entry, then run `mcphub reconnect db`"
     full = shown(Connected(NOW))
-    assert idle.keys() == off.keys() == broken.keys() == full.keys() == ServerStatus.__annotations__.keys()
+    # What stands there only where there is something to say.
+    always = ServerStatus.__annotations__.keys() - {"nothing_left", "sign_in"}
+    assert idle.keys() == off.keys() == broken.keys() == full.keys() == always
+
+
+async def test_what_its_credentials_want() -> None:
+    """It is a fact of the row, whatever the state: a server may be connected and lack a scope."""
+    failure = Failure(Unmet.INSUFFICIENT_SCOPE, "its sign-in does not allow this")
+    need = Need(failure, BROWSER, ("write",))
+    running = worker(Connected(NOW))
+    found = row(SPEC.key(), Want(SPEC), RESOLVED, running, 1, [], NOW, need)
+    assert found["state"] == "connected"
+    assert found["sign_in"] == {
+        "reason": "insufficient_scope",
+        "detail": "its sign-in does not allow this",
+        "how": "browser",
+        "scopes": ["write"],
+    }
 
 
 async def test_a_slow_first_start() -> None:
@@ -171,3 +198,13 @@ async def test_the_last_error(at: float, shown_at: str) -> None:
 async def test_the_memory_of_a_process_that_is_gone(pid: Callable[[], int | None]) -> None:
     """A process that ended while its row was made has no memory."""
     assert resident(pid()) is None
+
+
+async def test_the_editor_that_a_server_belongs_to() -> None:
+    """Its name, and on which side it runs; nothing for any other server."""
+    spec = replace(SPEC, transport=WsSpec(Secret("ws://h/"), ide=Ide("VS Code", True)))
+    assert row(spec.key(), Want(spec), None, None, None, (), NOW)["ide"] == {
+        "name": "VS Code",
+        "running_in_windows": True,
+    }
+    assert row(SPEC.key(), Want(SPEC), None, None, None, (), NOW)["ide"] is None

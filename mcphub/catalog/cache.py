@@ -10,16 +10,20 @@ from collections.abc import Mapping
 import msgspec
 
 from mcphub.catalog.definition import Definition, read_definitions
-from mcphub.catalog.hygiene import clean, clean_counted
-from mcphub.catalog.library import Library, Shelf, unclean
+from mcphub.catalog.hygiene import DEFAULT_LENGTH, clean, clean_counted, mentions
+from mcphub.catalog.instructions import MAX_ONE
+from mcphub.catalog.library import Library, Shelf, overlong, unclean
 from mcphub.catalog.library import merge as merge_library
-from mcphub.catalog.naming import DEFAULT_MAX_LENGTH, exposed_names, may_be_exposed_as
+from mcphub.catalog.naming import DEFAULT_MAX_LENGTH, exposed_names, may_be_exposed_as, prefix
 from mcphub.catalog.pages import DEFAULT_PAGE_BYTES
 from mcphub.catalog.pinned import Judgement, Pins, Review
 from mcphub.catalog.toolset import Offer, Rendered, Toolset, merge, render
 from mcphub.connection.view import View
-from mcphub.policy.tools import NO_TOOL_RULES, ToolRules, entry_refusal
+from mcphub.policy.tools import NO_TOOL_RULES, ToolRules, entry_refusal, nothing_left
 from mcphub.spec import InstanceKey, ServerSpec
+
+#: Names of other servers' tools in one warning.
+MAX_NAMED = 3
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -44,13 +48,16 @@ class Catalog:
         max_length: int = DEFAULT_MAX_LENGTH,
         page_bytes: int = DEFAULT_PAGE_BYTES,
         pins: Pins | None = None,
+        text_length: int = DEFAULT_LENGTH,
     ) -> None:
+        """`text_length`: characters of one title or description that agents see."""
+        self._text_length = text_length
         self._max_length = max_length
         self._page_bytes = page_bytes
         self._pins = pins
         self._rules = NO_TOOL_RULES
         self._read: dict[InstanceKey, Listed] = {}
-        self._unclean: dict[InstanceKey, tuple[object, int]] = {}
+        self._unclean: dict[InstanceKey, tuple[object, tuple[int, int]]] = {}
         #: What each instance brings to a view of these names: fifty servers that start one by one render once each.
         self._parts: dict[
             tuple[InstanceKey, str], tuple[tuple[Definition, ...], tuple[str, ...], tuple[Rendered, ...]]
@@ -78,15 +85,21 @@ class Catalog:
         return known
 
     def _judged(self, view: View) -> Listed:
-        read, warnings = read_definitions(view.tools)
+        read, warnings = read_definitions(view.tools, self._text_length)
         judgement = self._pins.judge(view, read) if self._pins is not None else Judgement()
-        tools = read
+        tools, own = read, prefix(view.key.name)
         hidden = {t.name: why for t in read if (why := self._hides(view.spec, t.name))}
         if hidden:
             tools = tuple(t for t in read if t.name not in hidden)
         # What is withheld is no part of what the entry hides, so that a caller hears of it for a reason only.
         withheld = {t.name: judgement.withheld[t.name] for t in tools if t.name in judgement.withheld}
         warnings += judgement.warnings(t.name for t in tools)
+        speaking = {one.name: others for one in tools if (others := mentions(one.description, own))}
+        if speaking:
+            which = ", ".join(clean(name)[:80] for name in list(speaking)[:MAX_NAMED])
+            which += f" and {len(speaking) - MAX_NAMED} more" if len(speaking) > MAX_NAMED else ""
+            others = tuple(dict.fromkeys(name for names in speaking.values() for name in names))
+            warnings += (f"descriptions of its tools ({which}) speak of {_few(others)}",)
         if withheld:
             tools = tuple(t for t in tools if t.name not in withheld)
         return Listed(view.tools, read, tools, warnings, withheld, hidden, judgement)
@@ -96,14 +109,30 @@ class Catalog:
         why = self._rules.refusal(spec.name, tool) or entry_refusal(spec, tool)
         return f"The tool {clean(tool)[:80]} of the server {spec.name} cannot be used: {why}" if why else ""
 
+    def nothing_left(self, view: View) -> str:
+        """Why agents see no tool of this instance though it lists some, where policy or its entry take all away."""
+        listed = self.listed(view)
+        if len(listed.hidden) < len(listed.read):
+            return ""
+        return nothing_left(self._rules, view.spec, [tool.name for tool in listed.read])
+
     def unclean(self, view: View) -> tuple[str, ...]:
-        """Warnings about what this instance says beside its tools: characters that nobody is shown were taken out."""
+        """Warnings about what this instance says beside its tools: what agents are not shown of it."""
         known = self._unclean.get(view.key)
         if known is None or known[0] is not view.shelf:
-            known = self._unclean[view.key] = (view.shelf, unclean(view.shelf))
+            counted = unclean(view.shelf), overlong(view.shelf, self._text_length)
+            known = self._unclean[view.key] = (view.shelf, counted)
         said = view.facts.instructions if view.facts is not None else ""
-        counts = (("prompts and resources", known[1]), ("instructions", clean_counted(said)[1]))
-        return tuple(f"{count} control characters removed from its {what}" for what, count in counts if count)
+        removed, cut = known[1]
+        counts = (("prompts and resources", removed), ("instructions", clean_counted(said)[1]))
+        found = [f"{count} control characters removed from its {what}" for what, count in counts if count]
+        if cut:
+            found.append(f"{cut} texts of its prompts and resources are cut to {self._text_length} characters")
+        if len(said) > MAX_ONE:
+            found.append(f"its instructions are cut from {len(said)} to {MAX_ONE} characters")
+        if others := mentions(said, prefix(view.key.name)):
+            found.append(f"its instructions speak of {_few(others)}")
+        return tuple(found)
 
     def refusal(
         self, visible: Mapping[str, InstanceKey], views: Mapping[InstanceKey, View], exposed: str, only: str = ""
@@ -125,6 +154,11 @@ class Catalog:
         """What a person would approve of this instance's tools, all that it lists."""
         listed = self.listed(view)
         return self._pins.review(view, listed.read) if self._pins is not None else Review("")
+
+    def check(self, view: View) -> None:
+        """Raise ConfigError where an approval of this instance's tools could not be kept now."""
+        if self._pins is not None:
+            self._pins.check(view)
 
     def approve(self, view: View) -> None:
         """The tools of this instance are as they should be; what was withheld is shown. Raises ConfigError."""
@@ -178,6 +212,7 @@ class Catalog:
             prefixed=not only,
             max_length=self._max_length,
             page_bytes=self._page_bytes,
+            limit=self._text_length,
         )
         self._libraries[workspace, only] = (stamp, library)
         return library
@@ -194,3 +229,9 @@ class Catalog:
             del self._merged[view]
         for view in [v for v in self._libraries if v[0] not in workspaces]:
             del self._libraries[view]
+
+
+def _few(names: tuple[str, ...]) -> str:
+    """Tools of other servers that a text names, a few of them."""
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"tools that other servers may have: {', '.join(names[:MAX_NAMED])}{more}"

@@ -6,12 +6,12 @@ type, on which a strict agent would lose the whole list, and for characters that
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
-from mcphub.catalog.hygiene import clean, clean_counted, clean_schema
+from mcphub.catalog.hygiene import DEFAULT_LENGTH, clean, clean_counted, clean_schema, shorten, shorten_schema
 from mcphub.protocol.jsonrpc import UNSET, Raw, UnsetType, quote
 
 
@@ -33,6 +33,9 @@ _icons: Callable[[bytes], list[_Icon]] = _reader(list[_Icon])
 _strings: Callable[[bytes], list[str]] = _reader(list[str])
 _UNREADABLE = (msgspec.DecodeError, RecursionError)
 
+#: Members that are texts, and that hold some.
+_PLAIN = frozenset([b'"title"', b'"description"'])
+_DEEP = frozenset([b'"annotations"', b'"inputSchema"', b'"outputSchema"'])
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 #: Definitions above this many are not listed; a server that sends more is broken or hostile.
 MAX_TOOLS = 10_000
@@ -41,8 +44,8 @@ MAX_WARNINGS = 50
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """One tool. `members` are its JSON members but `name`, cleaned. `read_only`: it says so, and not destructive.
-    `structured`: it has an outputSchema."""
+    """One tool. `members` are its JSON members but `name`, cleaned; `cut` those that are too long for agents, as these
+    see them. `read_only`: it says so, and not destructive. `structured`: it has an outputSchema."""
 
     name: str
     members: tuple[tuple[bytes, bytes], ...]
@@ -50,6 +53,7 @@ class Definition(msgspec.Struct, frozen=True):
     description: str
     read_only: bool = False
     structured: bool = False
+    cut: Mapping[bytes, bytes] = msgspec.field(default_factory=dict)
 
     def render(self, exposed: str, modern: bool) -> bytes:
         """The definition under its exposed name, in the shape of the agent's era."""
@@ -57,7 +61,7 @@ class Definition(msgspec.Struct, frozen=True):
         for key, value in self.members:
             if key == b'"outputSchema"' and not modern and not _is_object_schema(value):
                 continue  # legacy results carry objects only
-            out.append(key + b":" + value)
+            out.append(key + b":" + self.cut.get(key, value))
         return b",".join(out) + b"}"
 
 
@@ -76,8 +80,10 @@ def _object(fields: dict[str, Raw]) -> bytes:
     return b"{" + b",".join([quote(k) + b":" + bytes(v) for k, v in fields.items()]) + b"}"
 
 
-def read_definitions(tools: tuple[bytes, ...]) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
-    """The usable definitions of one list, in its order, and warnings.
+def read_definitions(
+    tools: tuple[bytes, ...], limit: int = DEFAULT_LENGTH
+) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
+    """The usable definitions of one list, in its order, and warnings. `limit`: characters of one text that agents see.
 
     A missing, null, `true` or typeless inputSchema becomes `{"type":"object"}`; another top-level type drops that
     tool; a duplicate that is identical counts once, a different one is dropped and named; a member of a wrong type is
@@ -105,7 +111,7 @@ def read_definitions(tools: tuple[bytes, ...]) -> tuple[tuple[Definition, ...], 
                 warnings.append(f"tool {shown}: listed twice with different definitions; the first is used")
             continue
         raws[name] = raw
-        definition = _Reader(name, shown, warnings).read(fields)
+        definition = _Reader(name, shown, warnings, limit).read(fields)
         if definition is not None:
             out[name] = definition
     if len(warnings) > MAX_WARNINGS:
@@ -116,7 +122,8 @@ def read_definitions(tools: tuple[bytes, ...]) -> tuple[tuple[Definition, ...], 
 class _Reader:
     """Reads one definition; what it cannot use it leaves out and says so."""
 
-    def __init__(self, name: str, shown: str, warnings: list[str]) -> None:
+    def __init__(self, name: str, shown: str, warnings: list[str], limit: int) -> None:
+        self.limit = limit
         self.name = name
         self.shown = shown
         self.warnings = warnings
@@ -155,7 +162,37 @@ class _Reader:
         if self.removed:
             self.warn(f"{self.removed} control characters removed from its texts")
         structured = any(key == b'"outputSchema"' for key, _ in members)
-        return Definition(self.name, tuple(members), texts["title"], texts["description"], read_only, structured)
+        return Definition(
+            self.name,
+            tuple(members),
+            texts["title"],
+            texts["description"],
+            read_only,
+            structured,
+            self.too_long(members),
+        )
+
+    def too_long(self, members: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+        """What agents see of the members that hold longer texts than they are shown."""
+        found: dict[bytes, bytes] = {}
+        count = 0
+        for key, value in members:
+            if len(value) <= self.limit:
+                continue
+            if key in _PLAIN:
+                text = _string(value)
+                short, cut = quote(shorten(text, self.limit)), int(len(text) > self.limit)
+            elif key in _DEEP:
+                short, cut = shorten_schema(value, self.limit)
+            else:
+                continue
+            if cut:
+                found[key] = short
+                count += cut
+        if count:
+            texts = "1 of its texts is" if count == 1 else f"{count} of its texts are"
+            self.warn(f"{texts} cut for agents to {self.limit} characters; whole: mcphub tools --schemas --json")
+        return found
 
     def input_schema(self, raw: bytes) -> bytes | None:
         if raw in (b"null", b"true"):

@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from mcphub.catalog.hygiene import clean
+from mcphub.catalog.hygiene import clean, shorten
 
 #: Characters of one server's text, and of all of them.
 MAX_ONE = 2000
 MAX_ALL = 20_000
-CUT = " [cut]"
 
 _HEADING = re.compile(r"^([ \t>]*)#{1,2}(?!#)", re.MULTILINE)
 #: What some readers take for the end of a line, beside the newline.
@@ -44,4 +43,4 @@ def merge_instructions(said: Mapping[str, str]) -> str:
 def _one(text: str) -> str:
     text = clean(_LINE_ENDS.sub("\n", text[: 4 * MAX_ONE])).strip()
     text = _HEADING.sub(r"\1###", text)
-    return text if len(text) <= MAX_ONE else text[: MAX_ONE - len(CUT)].rstrip() + CUT
+    return shorten(text, MAX_ONE)

@@ -11,7 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from mcphub.catalog.hygiene import clean, clean_counted, clean_schema, suspicious
+from mcphub.catalog.hygiene import (
+    DEFAULT_LENGTH,
+    clean,
+    clean_counted,
+    clean_schema,
+    shorten,
+    shorten_schema,
+    suspicious,
+)
 from mcphub.catalog.naming import DEFAULT_MAX_LENGTH, exposed_names
 from mcphub.catalog.pages import DEFAULT_PAGE_BYTES, Pages, cut
 from mcphub.protocol.content import ORIGINAL_KEY, SCHEME, conceal, expose
@@ -92,8 +100,10 @@ def merge(
     prefixed: bool = True,
     max_length: int = DEFAULT_MAX_LENGTH,
     page_bytes: int = DEFAULT_PAGE_BYTES,
+    limit: int = DEFAULT_LENGTH,
 ) -> Library:
-    """The merged library: servers by name, each in its own order. `servers` are all configured names of the view."""
+    """The merged library: servers by name, each in its own order. `servers` are all configured names of the view;
+    `limit`: characters of one text that agents see."""
     shelves = sorted(shelves, key=lambda s: s.key)
     prompts: dict[str, Lead] = {}
     owners: dict[str, list[Lead]] = {}
@@ -106,19 +116,19 @@ def merge(
         for shown, (original, fields) in zip(exposed, found.items(), strict=True):
             if shown not in prompts:
                 prompts[shown] = Lead(shelf.key, original)
-                lists[PROMPTS].append(_render(fields, "name", shown, None))
+                lists[PROMPTS].append(_render(fields, "name", shown, None, limit))
 
         def uri_of(uri: str, name: str = name) -> str:
             return expose(name, uri) if prefixed else uri
 
         for uri, fields in _read(shelf.lists.get(RESOURCES, ()), "uri").items():
             owners.setdefault(uri, []).append(Lead(shelf.key, uri))
-            lists[RESOURCES].append(_render(fields, "uri", uri_of(uri), uri if prefixed else None))
+            lists[RESOURCES].append(_render(fields, "uri", uri_of(uri), uri if prefixed else None, limit))
         for number, (template, fields) in enumerate(_read(shelf.lists.get(TEMPLATES, ()), "uriTemplate").items()):
             if number < MAX_TEMPLATES and prefixed:
                 templates.append((read_template(template), shelf.key))
             kept = template if prefixed else None
-            lists[TEMPLATES].append(_render(fields, "uriTemplate", uri_of(template), kept))
+            lists[TEMPLATES].append(_render(fields, "uriTemplate", uri_of(template), kept, limit))
     pages = {method: cut(member, lists[method], lists[method], page_bytes) for method, member in MEMBERS.items()}
     return Library(
         prompts,
@@ -147,17 +157,19 @@ def _read(items: Iterable[bytes], key: str) -> dict[str, dict[str, Raw]]:
     return out
 
 
-def _render(fields: Mapping[str, Raw], key: str, shown: str, original: str | None) -> bytes:
+def _render(fields: Mapping[str, Raw], key: str, shown: str, original: str | None, limit: int) -> bytes:
     """An item under its exposed name or URI; the original stays readable in `_meta`."""
     out: dict[str, Raw] = {key: Raw(quote(shown))}
     for name, value in fields.items():
         if name == key or bytes(value) == b"null":
             continue
         if name in _SPOKEN and suspicious(bytes(value)):
-            out[name] = Raw(_spoken(name, value)[0])
-        elif name not in _TEXTS:
+            value = Raw(_spoken(name, value)[0])
+        if name == "arguments":
+            value = Raw(shorten_schema(bytes(value), limit)[0])
+        if name not in _TEXTS:
             out[name] = value
-        elif text := _text(value):
+        elif text := _text(value, limit):
             out[name] = Raw(text)
     if original is not None:
         meta: dict[str, Raw] = {}
@@ -193,10 +205,23 @@ def _spoken(name: str, raw: Raw) -> tuple[bytes, int]:
         return bytes(raw), 0
 
 
-def _text(raw: Raw) -> bytes:
+def overlong(lists: Mapping[str, Iterable[bytes]], limit: int) -> int:
+    """How many texts of these lists agents are not shown whole."""
+    count = 0
+    for raw in (raw for items in lists.values() for raw in items if len(raw) > limit):
+        try:
+            fields = _members(raw)
+            count += sum(len(clean(_string(fields[name]))) > limit for name in _TEXTS if name in fields)
+            count += shorten_schema(bytes(fields["arguments"]), limit)[1] if "arguments" in fields else 0
+        except (msgspec.DecodeError, RecursionError):
+            continue
+    return count
+
+
+def _text(raw: Raw, limit: int) -> bytes:
     """A text fit to be shown, b"" where it is none: a member of another type is left out."""
     try:
-        return quote(clean(_string(raw)))
+        return quote(shorten(clean(_string(raw)), limit))
     except msgspec.DecodeError:
         return b""
 

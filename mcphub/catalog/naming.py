@@ -38,7 +38,7 @@ def exposed_names(
     """
     if not tools:
         return []
-    own = _prefix(server)
+    own = prefix(server)
     prefixes, names_of = _prefixes(tuple(servers))
     first = bisect_left(prefixes, own)
     readings = tuple(takewhile(lambda p: p.startswith(own), islice(prefixes, first, None)))
@@ -58,7 +58,7 @@ def exposed_names(
 
 def may_be_exposed_as(server: str, tool: str, exposed: str, most: int = DEFAULT_MAX_LENGTH) -> bool:
     """False where the tool certainly has another exposed name; quick, for a search through many."""
-    plain = _prefix(server) + _UNSAFE.sub("_", tool)
+    plain = prefix(server) + _UNSAFE.sub("_", tool)
     return exposed.startswith(plain[: most - _DIGITS[-1] - 1])
 
 
@@ -67,9 +67,10 @@ def _prefixes(servers: tuple[str, ...]) -> tuple[list[str], dict[str, frozenset[
     """The beginnings of all servers' names, sorted, and the servers that have each: each server in turn asks."""
     found: dict[str, set[str]] = {}
     for server in servers:
-        found.setdefault(_prefix(server), set()).add(server)
+        found.setdefault(prefix(server), set()).add(server)
     return sorted(found), {prefix: frozenset(names) for prefix, names in found.items()}
 
 
-def _prefix(server: str) -> str:
+def prefix(server: str) -> str:
+    """What the exposed names of a server's tools begin with."""
     return f"mcp__{_UNSAFE.sub('_', server)}__"

@@ -123,6 +123,10 @@ class Pins:
         shown = tuple((change, difference(old.get(change.was or name), now[name])) for name, change in changes.items())
         return Review(set_digest(now), shown, tuple(name for name in old if name not in now))
 
+    def check(self, view: View) -> None:
+        """Raise ConfigError where an approval of this server's tools could not be kept now."""
+        self._store.check(*_owner(view))
+
     def approve(self, view: View, tools: Sequence[Definition]) -> None:
         """These are the tools from now on; those that are gone stay known. Raises ConfigError when it cannot be
         kept."""

@@ -5,14 +5,16 @@ It must not write anything. The daemon judges by the same rules whatever a file 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 
-from mcphub.config.entries.context import Context, assumed
+from mcphub.config.entries.context import Context, EnvFile, assumed
 from mcphub.config.entries.entry import parse_entry
 from mcphub.config.layer import Entry, Layer
 from mcphub.config.load import Loaded
 from mcphub.config.names import name_fault, shown_name
-from mcphub.config.resolve import resolve
+from mcphub.config.resolve import resolve, wanted_env_files
 from mcphub.config.writable import Place
 from mcphub.desired import desired_state
 from mcphub.errors import ConfigError
@@ -68,7 +70,12 @@ def judge(loaded: Loaded, place: Place, name: str, entry: Mapping[str, Any]) -> 
         call_timeout=settings.call.timeout,
         secrets=assumed,
     )
-    alone = resolve([*policies, layer], context, workspace=loaded.resolved.workspace)
+    # A file of variables can be written later, too.
+    files = dict.fromkeys(wanted_env_files([layer], context), EnvFile())
+    alone = resolve([*policies, layer], replace(context, env_files=files), workspace=loaded.resolved.workspace)
+    outcome = alone.servers[name].outcome
+    if isinstance(outcome, Problem) and not outcome.missing:
+        raise ConfigError(outcome.message.replace("cannot use", "cannot add", 1))
     for wish in desired_state({alone.workspace: alone}, {}).values():
         if isinstance(wish, Off) and wish.because == "policy":
             raise ConfigError(f"cannot add server {name}: {wish.detail}")

@@ -21,6 +21,7 @@ _WITH_VALUE = (
     "-t", "--transport", "-s", "--scope", "-e", "--env", "-H", "--header", "--client-id", "--callback-port",
 )
 _URL = re.compile(r"(?i)(?:http|ws)s?://")
+_ANY_URL = re.compile(r"(?i)[a-z][a-z0-9+.-]*://")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -71,6 +72,9 @@ def entry_of(
             raise UsageError("cannot add the server: --header is for a server at a URL; a program has --env")
         if _URL.match(words[0]):
             raise UsageError("cannot add the server: a URL is no command; add --transport http (or sse, ws)")
+        if _ANY_URL.match(words[0]):
+            text = "servers are at http://, https://, ws:// or wss:// addresses; this one is no command either"
+            raise UsageError(f"cannot add the server: {text}")
         variables, kept = _variables(env, environ)
         entry: dict[str, Any] = {"command": words[0]}
         if len(words) > 1:

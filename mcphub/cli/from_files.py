@@ -54,6 +54,16 @@ class Files:
 
         return policy_report(documents_of(self.resolved), live=False)
 
+    def policy_problems(self) -> list[str]:
+        """What keeps rules from being known, of files of which nothing else can be told as well."""
+        found = list(policy_of(self.resolved).closed)
+        if not (self.loaded.rules_known or found):
+            path = self.here.places.settings
+            begun = (f"cannot use {path}:", f"cannot read {path}:")
+            faults = (note.partition("; ")[0] for note in self.loaded.notes if note.startswith(begun))
+            found += [f"{fault}; a daemon that runs keeps to the rules that it held last" for fault in faults]
+        return found
+
     def verdict(self, name: str, url: str, command: tuple[str, ...]) -> PolicyVerdict:
         from mcphub.questions.policy import ask, ask_configured, verdict_report
 

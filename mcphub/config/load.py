@@ -37,6 +37,7 @@ from .settings import HubSettings, parse_settings
 from .settle import SETTLE, settled
 from .sources import SOURCES
 from .sources.request import Request
+from .toml import TomlError, parse_toml
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Loaded:
     notes: tuple[str, ...]
     stamps: tuple[Stamp, ...] = field(repr=False)
     toggles: Toggles = field(default_factory=Toggles)
+    #: Why nobody knows what a person switched off, "" = it is `toggles`.
+    toggles_lost: str = ""
     #: Since when administrators' files are in force as they were before, by time.monotonic(); None = as they are.
     unsettled: float | None = None
     #: Where administrators want further settings to be fetched from: what their highest document says now, whole.
@@ -62,6 +65,8 @@ class Loaded:
     gone: float | None = None
     #: The servers are those of no workspace, the very same ones; `stamps` are then of what was looked at beside those.
     shared: bool = False
+    #: Whether the person's own rules are known: their file could be read, now or before, or there was none.
+    rules_known: bool = True
     #: The organisation's identity provider (`xaaIdp`).
     identity_provider: IdpSpec | None = field(default=None, repr=False)
 
@@ -149,12 +154,18 @@ def load(
     if previous is not None:
         layers, unsettled = settled(layers, previous.resolved.layers, previous.unsettled, time.monotonic())
         layers = keep_last_good(layers, previous.resolved.layers)
-    own = read_own_policy(written, places.settings)
+    before = _rules_before(previous, places.settings)
+    known_before = previous is not None and previous.rules_known
+    held = True if before is not None else False if known_before else None
+    own = read_own_policy(written, places.settings, held=held)
     if fault and (not written or (own is not None and own.fault)):
         own = unreadable(places.settings, fault)
-    if (own := _last_good_rules(own, places.settings, notes, previous)) is not None:
+    rules_known = known_before or (not fault and _readable(own, written, places.settings))
+    if known_before and own is not None and own.fault:
+        own = _last_good_rules(own, before, places.settings, notes)
+    if own is not None:
         layers += (Layer(Scope.USER, places.settings, policy=own),)
-    toggles = _toggles(reader, places.toggles, notes, previous)
+    toggles, toggles_lost = _toggles(reader, places.toggles, notes, previous)
     secrets = _Secrets(secret, reader, places.vault) if secret is not None else None
     context = Context(
         {**environment, **listed(client, settings.client_env)} if client else environment,
@@ -162,6 +173,7 @@ def load(
         startup_timeout=settings.connect.timeout,
         call_timeout=settings.call.timeout,
         switched_off=toggles.switched_off(os.path.realpath(workspace) if workspace else ""),
+        switches_lost=toggles_lost,
         workspace=workspace,
         agent=agent,
         secrets=secrets,
@@ -171,8 +183,8 @@ def load(
     resolved = resolve(layers, replace(context, env_files=env_files), workspace=workspace)
     provider = _identity_provider(layers, settings, places.settings, context, notes)
     return Loaded(
-        resolved, settings, environment, tuple(notes), reader.stamps, toggles, unsettled, remote, reader.contents,
-        reader.gone, identity_provider=provider,
+        resolved, settings, environment, tuple(notes), reader.stamps, toggles, toggles_lost, unsettled, remote,
+        reader.contents, reader.gone, rules_known=rules_known, identity_provider=provider,
     )
 
 
@@ -260,30 +272,49 @@ def _with_login_path(reader: Reader, env: Mapping[str, str], path: str, notes: l
     return {**env, "PATH": merged(env.get("PATH", ""), known.path)} if known.path else env
 
 
+def _rules_before(previous: Loaded | None, path: str) -> PolicyDocument | None:
+    """The person's own rules as they were in force before, closed ones too."""
+    layers = previous.resolved.layers if previous is not None else ()
+    return next((one.policy for one in layers if one.path == path and one.policy is not None), None)
+
+
+def _readable(own: PolicyDocument | None, data: bytes, path: str) -> bool:
+    if own is not None:
+        return not own.fault
+    try:
+        parse_toml(data, path)
+    except TomlError:
+        return False
+    return True
+
+
 def _last_good_rules(
-    own: PolicyDocument | None, path: str, notes: list[str], previous: Loaded | None
+    now: PolicyDocument, before: PolicyDocument | None, path: str, notes: list[str]
 ) -> PolicyDocument | None:
-    """A person's own rules; while their file cannot be used, what they were before. Where nobody knows what they were,
-    they close."""
-    if own is None or not own.fault or previous is None:
-        return own
-    before = next((one.policy for one in previous.resolved.layers if one.path == path and one.policy), None)
-    if before is not None and before.fault:
-        return own
+    """A person's own rules while their file cannot be used: what they were before. What was closed stays closed."""
     if before is None:
         return None  # there were none
+    if before.fault:
+        return now
     notes.append(f"{path}: cannot be used now, so your own rules of policy stay as they were")
-    return replace_fields(before, former=own.fault)
+    return replace_fields(before, former=now.fault)
 
 
-def _toggles(reader: Reader, path: str, notes: list[str], previous: Loaded | None) -> Toggles:
-    """What is switched off; while the file cannot be used, what was so before: nothing starts by its damage."""
+def _toggles(reader: Reader, path: str, notes: list[str], previous: Loaded | None) -> tuple[Toggles, str]:
+    """What is switched off, and why that is not known; while the file cannot be used, what was so before: nothing
+    starts by its damage."""
+    known = previous is not None and not previous.toggles_lost
+    store = ToggleStore(path, known=known)
     try:
-        toggles, problems = ToggleStore(path).understand(reader.read(path))
+        toggles, problems = store.understand(reader.read(path))
     except ConfigError as error:
-        toggles, problems = Toggles(), (str(error),)
+        toggles, problems = Toggles(), (f"{error}; {store.lost}",)
     notes += problems
-    return previous.toggles if problems and previous is not None else toggles
+    if not problems:
+        return toggles, ""
+    if previous is not None and known:
+        return previous.toggles, ""
+    return Toggles(), problems[0].removesuffix(f"; {store.lost}")
 
 
 def _env_file(reader: Reader, path: str) -> EnvFile:

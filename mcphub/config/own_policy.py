@@ -26,18 +26,24 @@ _WORD = re.compile(r"[A-Za-z0-9_-]+(?=[\"']?\s*[.=\]])")
 _KEY = re.compile(r"\s*([A-Za-z0-9_-]+(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*=")
 
 
-def read_own_policy(data: bytes, path: str) -> PolicyDocument | None:
-    """The rules of one file, None where it has none. A file that is no TOML and speaks of policy may hold a rule that
-    forbids, so it is a document that closes; so is one with rules, or nearly such, outside the table. Never raises."""
+def read_own_policy(data: bytes, path: str, *, held: bool | None = None) -> PolicyDocument | None:
+    """The rules of one file, None where it has none; one with rules, or nearly such, outside the table closes.
+
+    A file that is no TOML closes where it may hold a rule that forbids. `held` is whether it had rules when it could be
+    read; None = nobody knows, so the text decides: it may where it speaks of policy, and where it was cut off. Never
+    raises."""
     if not data:
         return None
     origin = Origin(Scope.USER, path, TABLE)
     try:
         table = parse_toml(data, path)
     except TomlError as error:
-        if not _may_hold_rules(data):
-            return None
-        return PolicyDocument(origin, fault=f"cannot use {error}; the file may hold rules of yours")
+        if held or _may_hold_rules(data):
+            return PolicyDocument(origin, fault=f"cannot use {error}; the file may hold rules of yours")
+        if held is None and _cut_off(data):
+            cause = "it breaks off within a line, so what followed may have been rules of yours"
+            return PolicyDocument(origin, fault=f"cannot use {error}; {cause}")
+        return None
     text = data.decode("utf-8").removeprefix("\ufeff")
     wrong = tuple(_outside(table, text, path))
     if TABLE not in table:
@@ -66,6 +72,12 @@ def _may_hold_rules(data: bytes) -> bool:
         return True
     words = dict.fromkeys(_WORD.findall(data.decode("utf-8", "replace")))
     return any(belongs_to_policy(word) for word in words)
+
+
+def _cut_off(data: bytes) -> bool:
+    """Whether a text that cannot be read may be the beginning of one: editors end the last line, a full disk does not.
+    A block that was never written is zeros."""
+    return b"\0" in data or not data.endswith((b"\n", b"\r"))
 
 
 def _outside(table: dict[str, object], text: str, path: str) -> Iterator[str]:

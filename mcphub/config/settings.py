@@ -95,8 +95,8 @@ class HttpSettings(msgspec.Struct, frozen=True):
 
 
 class RootsSettings(msgspec.Struct, frozen=True):
-    """`[roots]`: `allowed` are the directories of which servers may be told where an agent names them as its roots, each
-    an absolute path, or one that begins with `~`; the project that an agent works in always belongs to them."""
+    """`[roots]`: `allowed` are the directories of which servers may be told where an agent names them as its roots,
+    each an absolute path, or one that begins with `~`; an agent's own project always belongs to them."""
 
     allowed: tuple[Annotated[str, Meta(pattern=r"^(/|~$|~/)")], ...] = ("~",)
 

@@ -132,7 +132,7 @@ class Attempt:
                 self._home.failed(self._diagnosis.too_slow(self._phase))
         except TransportError as e:
             kind = BY_TRANSPORT.get(e.kind, FaultKind.SPAWN)
-            self._home.failed(self._diagnosis.fault(kind, "spawn", str(e)))
+            self._home.failed(self._diagnosis.fault(kind, "spawn", str(e), retry_after=e.retry_after))
         return again
 
     async def _begin(

@@ -1,14 +1,20 @@
 """Owns what a legacy server is told that its client can do: the set an agent's declaration becomes, and sets as keys.
 
 It must not know connections. Equal sets are equal bytes: the members in one order, without blanks. Over one stream a
-set is for all agents, over HTTP each set has a session of its own (architecture, what a legacy link declares).
+set is for all agents, or for the one that the server is for alone; over HTTP each set has a session of its own
+(architecture, what a legacy link declares).
 """
 
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+import msgspec
+
+_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 #: What every agent's calls can go with: `cancel` and an empty list are legal answers where nobody can be asked. Never
 #: `{form, url}` for elicitation, which crashes some servers (case C061).
@@ -16,6 +22,9 @@ SHARED = b'{"elicitation":{},"roots":{}}'
 #: The same for an entry that says so: sampling has no legal answer of the hub's own.
 WITH_SAMPLING = b'{"elicitation":{},"roots":{},"sampling":{}}'
 NOTHING = b"{}"
+#: The versions in which an agent can be asked by a form, and by a page, for the first time.
+ELICITATION_SINCE = "2025-06-18"
+URLS_SINCE = "2025-11-25"
 
 #: Kinds of `unanswered` that say of an opening: the server does not want it, and will not want the next one either.
 _NEVER = frozenset(["refused", "older", "unreadable"])
@@ -41,6 +50,35 @@ def declared(capabilities: Mapping[str, Any]) -> bytes:
         tools = isinstance(sampling, dict) and _said(sampling.get("tools"))
         members.append(b'"sampling":{"tools":{}}' if tools else b'"sampling":{}')
     return b"{%b}" % b",".join(members)
+
+
+@functools.lru_cache(maxsize=256)
+def declared_by(capabilities: bytes) -> bytes:
+    """`declared` of a ClientCapabilities object as JSON; what cannot be read declares nothing."""
+    try:
+        return declared(_object(capabilities or b"{}"))
+    except (msgspec.DecodeError, RecursionError):
+        return NOTHING
+
+
+def offered(capabilities: Mapping[str, Any], version: str) -> bytes:
+    """What a modern server is told for a legacy agent of this version that declared this: as `declared`, in words of
+    the modern era, where `elicitation.url` can be told as well; b"" = nothing."""
+    members = []
+    elicitation = capabilities.get("elicitation")
+    if _said(elicitation) and version >= ELICITATION_SINCE:
+        modes = elicitation if isinstance(elicitation, dict) and elicitation else {"form": {}}
+        known = ["form"] if version < URLS_SINCE else ["form", "url"]
+        kept = [mode for mode in known if mode in modes] or (["form"] if "url" not in modes else [])
+        if kept:
+            members.append(b'"elicitation":{%b}' % b",".join([b'"%b":{}' % mode.encode() for mode in kept]))
+    if _said(capabilities.get("roots")):
+        members.append(b'"roots":{}')
+    sampling = capabilities.get("sampling")
+    if _said(sampling):
+        tools = isinstance(sampling, dict) and _said(sampling.get("tools"))
+        members.append(b'"sampling":{"tools":{}}' if tools else b'"sampling":{}')
+    return b"{%b}" % b",".join(members) if members else b""
 
 
 def _said(value: Any) -> bool:

@@ -1,8 +1,8 @@
 """Owns finding out soon whether an open connection still leads anywhere: after sleep, and when the way to it changed.
 
-It must not know why it is asked. One probe, the cheapest that the era allows, with a short time for its answer: it is a
-request like others, so whatever the transport keeps open is used, and what is dead is found dead. While agents' calls
-are in flight silence ends nothing: a server may be at one thing at a time, and a call has its own time.
+It must not know why it is asked. One probe, with the method that `probing` uses and a short time for its answer. It is
+a request like others, so it takes the way that others would take. While calls of agents are in flight silence ends
+nothing: a server may be at one thing at a time, and a call has its own time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mcphub.connection.client import Client, Reply
-from mcphub.connection.probing import METHODS
 from mcphub.protocol.jsonrpc import Envelope
 
 #: Seconds for an answer; a way that was just opened may need a moment, and packets that were lost a second one.
@@ -22,17 +21,18 @@ _NOWHERE = frozenset(["timeout", "unreachable", "no_response"])
 class Checkup(Reply):
     """One of a connection. `now`: the clock."""
 
-    __slots__ = ("_client", "_now")
+    __slots__ = ("_client", "_method", "_now")
 
-    def __init__(self, client: Client, now: Callable[[], float]) -> None:
+    def __init__(self, client: Client, method: str, now: Callable[[], float]) -> None:
         super().__init__(now() + PATIENCE)
         self._client = client
+        self._method = method
         self._now = now
 
     def begin(self) -> None:
         client = self._client
         if client.ready and not client.over and not client.gone:
-            client.start(self, METHODS[client.era])
+            client.start(self, self._method)
 
     def answered(self, env: Envelope) -> None:
         pass  # an error is an answer, too
@@ -43,4 +43,4 @@ class Checkup(Reply):
         if not self._client.calls:
             self._client.give_up(f"it does not answer any more: {message}")
         elif kind == "timeout":
-            Checkup(self._client, self._now).begin()
+            Checkup(self._client, self._method, self._now).begin()

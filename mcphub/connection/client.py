@@ -132,6 +132,8 @@ class Client:
         self._pending = Pending()
         #: Requests of the hub's own.
         self._own = 0
+        #: How often the server gave a sign of life: an answer, or progress of a call.
+        self.signs = 0
         self.channel: Channel | None = None
         self._loop = asyncio.get_running_loop()
         self._sweeping = False
@@ -310,6 +312,7 @@ class Client:
                     error = jsonrpc.read_error(env.error)
                     self._note("null_id", f"an error without an id: {error.message} ({error.code})")
                 return
+            self.signs += 1
             if type(env.id) is str:
                 self._note("id_type", f"answered with the id as a string: {env.id!r}")
             waiter.answered(env)
@@ -358,9 +361,23 @@ class Client:
             self._note("needs_auth", f"refuses a request: {message}")
         self._strikes = self._strikes.failed(kind)
         self._troubled = self._troubled or self._strikes is not strikes.NONE
+        self.signs += kind in strikes.HEARD
         waiter.unanswered(kind, message)
         if self._strikes.enough and self.ready and not self.over:
             self._fail("strikes", f"too many requests in a row failed: {message}")
+
+    def missed(self, message: str) -> None:
+        """A probe stays unanswered: a strike, which ends the connection with this message where it was one too many."""
+        self.counters["missed_probes"] += 1
+        self._strikes = self._strikes.failed("silent")
+        self._troubled = True
+        if self._strikes.enough and not self.over:
+            self._fail("silent", message)
+
+    def give_up(self, message: str) -> None:
+        """The connection leads nowhere: end it."""
+        if not self.over and not self.gone:
+            self._fail("checkup", message)
 
     def doubt(self) -> None:
         """Another session of its server is opened, which may have ended this one."""
@@ -391,6 +408,10 @@ class Client:
         self._listener.ended(self.gone)
 
     # -----------------------------------------------------------------------------------------------------------------
+
+    def note(self, counter: str, text: str) -> None:
+        """Count something odd that the server did; the first of a kind are told to a person."""
+        self._note(counter, text)
 
     def _note(self, counter: str, text: str) -> None:
         self.counters[counter] += 1
@@ -442,6 +463,7 @@ class Client:
         if waiter is None:
             self.counters["late_progress"] += 1
         else:
+            self.signs += 1
             waiter.progressed(raw)
 
     def _asked(self, env: Envelope) -> None:

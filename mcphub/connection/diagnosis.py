@@ -72,6 +72,8 @@ class Diagnosis:
             return self.fault(kind, phase, str(error), retry_after=link.retry_after)
         if client.gone == SESSION_GONE:
             return self.fault(FaultKind.SESSION_EXPIRED, phase, client.gone)
+        if client.counters["failed_silent"]:
+            return self.fault(FaultKind.UNRESPONSIVE, phase, client.gone)
         if client.counters["failed_strikes"]:
             return self.fault(FaultKind.LOST, phase, client.gone)
         if client.gone.startswith("internal error:"):

@@ -23,6 +23,7 @@ class FaultKind(enum.StrEnum):
     LIST_FAILED = "list_failed"
     TOO_LARGE = "too_large"
     LOST = "lost"
+    UNRESPONSIVE = "unresponsive"
     UNREACHABLE = "unreachable"
     TLS = "tls"
     HTTP_STATUS = "http_status"
@@ -64,6 +65,11 @@ ADVICE: dict[FaultKind, Advice] = {
     FaultKind.LIST_FAILED: Advice(True, "read `mcphub logs {name}`; the server cannot say which tools it has"),
     FaultKind.TOO_LARGE: Advice(True, "the server sent one message above the limit of 64 MiB"),
     FaultKind.LOST: Advice(True, "mcphub reconnects by itself; `mcphub reconnect {name}` tries at once"),
+    FaultKind.UNRESPONSIVE: Advice(
+        True,
+        "mcphub starts it anew by itself; where it answers nothing while it works, give the entry "
+        '"healthCheck": false, or set `[health] timeout`; see `mcphub logs {name}`',
+    ),
     FaultKind.UNREACHABLE: Advice(
         True, "check the url, the network and, where one is needed, HTTPS_PROXY; mcphub goes on trying"
     ),
@@ -75,13 +81,16 @@ ADVICE: dict[FaultKind, Advice] = {
     FaultKind.HTTP_STATUS: Advice(
         False,
         "check the url and `headers` of the entry, and its type: `http` for Streamable HTTP, `sse` for servers of the "
-        "older HTTP+SSE transport",
+        "older HTTP+SSE transport; where it is its tokens that cannot be had, ask whoever runs the sign-in that is "
+        "named",
     ),
     FaultKind.HTTP_UNAVAILABLE: Advice(
         True, "the server, or what stands in front of it, is in trouble or busy; mcphub goes on trying"
     ),
     FaultKind.NEEDS_AUTH: Advice(
-        False, "set a header that the server accepts in `headers`, then run `mcphub reconnect {name}`"
+        False,
+        "sign in: `mcphub login {name}`; where there is no sign-in, set a header that the server accepts in `headers`, "
+        "then run `mcphub reconnect {name}`",
     ),
     FaultKind.SESSION_EXPIRED: Advice(True, "mcphub begins a new session by itself"),
     FaultKind.INTERNAL: Advice(True, "this is a fault of mcphub: please report it with the daemon's log"),

@@ -208,6 +208,12 @@ class LegacySessions:
         """For a person."""
         return (ONE_SESSION,) if self.shares else ()
 
+    def way_changed(self) -> None:
+        """As link.Link."""
+        for session in (*self._open.values(), *self._retired):
+            if session.link is not None:
+                session.link.way_changed()
+
     def close(self, reason: str) -> None:
         """End all sessions; their calls end with them."""
         for session in (*self._open.values(), *self._retired):
@@ -241,7 +247,7 @@ class LegacySessions:
     def client_for(self, own: Client, modern: bool, declares: bytes) -> Client:
         """The connection for a request of an agent of this era, which declared this set; `own` is the worker's, and the
         answer wherever it will do as well."""
-        if modern or not self.is_apart(own, declares):
+        if (modern and own.era == "modern") or not self.is_apart(own, declares):
             return own
         session = self._open.get(declares)
         if session is None:

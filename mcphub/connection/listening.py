@@ -23,6 +23,8 @@ CHANGES = {
 #: as long as that.
 PAUSE = 0.05
 PAUSE_MOST = 60.0
+#: A moment more, up to so many seconds by chance: a thousand that end together are not asked for again together.
+SPREAD = 1.0
 
 
 class Listening:
@@ -60,13 +62,13 @@ class Listening:
         self._ended = True
         self._told()
 
-    def due(self, now: float) -> bool:
-        """Whether it is to be asked for again now; says so once."""
+    def due(self, now: float, jitter: float = 0.0) -> bool:
+        """Whether it is to be asked for again now; says so once. `jitter` in 0..1."""
         if self._ended:
             self._ended = False
             lasted = now - self._since
             self._pause = PAUSE if lasted > PAUSE_MOST else min(self._pause * 2, PAUSE_MOST)
-            self.at = now + self._pause
+            self.at = now + self._pause + SPREAD * jitter
         if self.at > now:
             return False
         self.at = float("inf")

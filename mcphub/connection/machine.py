@@ -9,7 +9,7 @@ An event that speaks of one attempt carries that attempt's generation; an event 
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import TypeGuard, assert_never
 
 import msgspec
 
@@ -18,7 +18,7 @@ from mcphub.connection.faults import Fault, FaultKind
 
 
 class Disabled(msgspec.Struct, frozen=True):
-    """Not wanted; `because`: person, approval, idle, stopping."""
+    """Not wanted; `because`: person, policy, approval, duplicate, idle, stopping."""
 
     because: str
     detail: str = ""
@@ -26,12 +26,15 @@ class Disabled(msgspec.Struct, frozen=True):
 
 class Pending(msgspec.Struct, frozen=True):
     """To be opened at `retry_at` (monotonic seconds). `attempt` 0 is the first try, then retry 1, 2, ... An idle one is
-    opened when it is used, and not before."""
+    opened when it is used, one that is offline when there is a way to its host, and not before. `once`: it had been
+    given up, and is again where this attempt fails."""
 
     attempt: int
     retry_at: float
     fault: Fault | None = None
     idle: bool = False
+    offline: bool = False
+    once: bool = False
 
 
 class Connected(msgspec.Struct, frozen=True):
@@ -100,6 +103,21 @@ class Used(msgspec.Struct, frozen=True):
     """Somebody uses it."""
 
 
+class TriedAgain(msgspec.Struct, frozen=True):
+    """What was given up is worth one more attempt: a call came, or time passed."""
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """This machine has no way to its host now."""
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """There is a way to its host: again, another one, or after this machine slept. It may be tried `delay` seconds from
+    now, so that not all are at once."""
+
+    delay: float = 0.0
+
+
 class TurnedOff(msgspec.Struct, frozen=True):
     """It shall not run."""
 
@@ -111,7 +129,9 @@ class TurnedOn(msgspec.Struct, frozen=True):
     """It shall run."""
 
 
-Event = Opened | Faulted | Lost | Challenged | Unused | Used | Asked | TurnedOff | TurnedOn
+Event = (
+    Opened | Faulted | Lost | Challenged | Unused | Used | Asked | TriedAgain | Cut | Restored | TurnedOff | TurnedOn
+)
 
 #: What an idle instance is; nothing wakes it but an event.
 IDLE = Pending(0, float("inf"), None, True)
@@ -128,22 +148,30 @@ def transition(state: State, event: Event, now: float, generation: int, backoff:
             return Pending(0, now) if isinstance(state, Disabled) else state
         case Asked():
             return state if isinstance(state, Disabled) else Pending(0, now)
+        case TriedAgain():
+            return Pending(0, now, once=True) if isinstance(state, Failed) else state
         case Unused():
             return IDLE if isinstance(state, Connected) else state
+        case Cut():
+            return _offline(state)
+        case Restored():
+            waits = isinstance(state, Failed) or (isinstance(state, Pending) and not state.idle)
+            return Pending(0, now + event.delay, _fault(state)) if waits else state
         case Used():
             return Pending(0, now) if isinstance(state, Pending) and state.idle else state
         case Opened():
-            if not isinstance(state, Pending) or state.idle:
+            if not _tries(state):
                 return state
-            return Connected(now, state.attempt, _expired(state.fault))
+            return Connected(now, backoff.attempts if state.once else state.attempt, _expired(state.fault))
         case Challenged():
-            if not isinstance(state, Pending | Connected) or (isinstance(state, Pending) and state.idle):
+            if not _tries(state) and not isinstance(state, Connected):
                 return state
             return NeedsAuth(event.challenge)
         case Faulted():
-            if not isinstance(state, Pending) or state.idle:
+            if not _tries(state):
                 return state
-            return _after(event.fault, state.attempt, now, backoff, jitter)
+            attempt = backoff.attempts if state.once else state.attempt
+            return _after(event.fault, attempt, now, backoff, jitter)
         case Lost():
             if not isinstance(state, Connected):
                 return state
@@ -152,6 +180,24 @@ def transition(state: State, event: Event, now: float, generation: int, backoff:
             return _after(event.fault, state.attempt, now, backoff, jitter)
         case _:
             assert_never(event)
+
+
+def _tries(state: State) -> TypeGuard[Pending]:
+    """It may be on its way to a connection."""
+    return isinstance(state, Pending) and not (state.idle or state.offline)
+
+
+def _offline(state: State) -> State:
+    """What it is while its host cannot be reached: what another try could not have helped stays said."""
+    if _tries(state):
+        return Pending(state.attempt, float("inf"), state.fault, offline=True)
+    if isinstance(state, Failed) and state.fault.transient:
+        return Pending(0, float("inf"), state.fault, offline=True)
+    return state
+
+
+def _fault(state: State) -> Fault | None:
+    return state.fault if isinstance(state, Pending | Failed) else None
 
 
 def _after(fault: Fault, attempt: int, now: float, backoff: Backoff, jitter: float) -> State:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from mcphub.connection.checkup import Checkup
 from mcphub.connection.client import Client, Reply
 from mcphub.connection.pulse import Health, Look, Pulse
 from mcphub.connection.strikes import HEARD, IN_A_ROW
@@ -49,6 +50,10 @@ class Probing:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def check_up(self) -> None:
+        """Find out soon whether the connection still leads anywhere, as `checkup` does."""
+        Checkup(self._client, self._method, self._now).begin()
 
     def _look_later(self) -> None:
         if self._pulse.at < float("inf"):

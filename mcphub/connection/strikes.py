@@ -14,10 +14,24 @@ IN_A_ROW = 3
 #: failing the eleventh failure is enough, with a third of them none is.
 AMONG_ANSWERS = 4.5
 KEPT = 0.8
-#: Kinds of `unanswered` that speak of the way to the server; a wait that ended here does not, and a refusal is as good
-#: as an answer.
-COUNTED = frozenset(["lost", "unreachable", "tls", "status", "no_response"])
+#: Kinds of `unanswered` that speak of the way to the server, and `silent`, a probe that is not answered; a wait for
+#: anything else that ended here does not, and a refusal is as good as an answer.
+COUNTED = frozenset(["lost", "unreachable", "tls", "status", "no_response", "silent"])
 HEARD = frozenset(["refused", "rate_limited", "needs_auth", "unreadable"])
+
+#: The nine signals by which a client that is widely used tells that a connection is over, and the kinds that each has
+#: here; what they have in common is that no answer came, and that it was not ours to end.
+SIGNALS = {
+    "ECONNRESET": ("lost",),
+    "ETIMEDOUT": ("unreachable", "lost"),
+    "EPIPE": ("lost",),
+    "EHOSTUNREACH": ("unreachable",),
+    "ECONNREFUSED": ("unreachable",),
+    "Body Timeout Error": ("no_response", "silent"),
+    "terminated": ("lost",),
+    "SSE stream disconnected": ("lost",),
+    "Failed to reconnect SSE stream": ("lost",),
+}
 
 
 class Strikes(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ class View(msgspec.Struct, frozen=True):
     pid: int | None
     shelf: Mapping[str, tuple[bytes, ...]] = msgspec.field(default_factory=dict)
     shelved: int = 0
-    #: It was tried before, in vain: no list waits for it.
+    #: It was tried before, in vain, or there is no way to its host: no list waits for it.
     tried: bool = False
     #: What a modern server said of its lists, by method.
     fresh: Mapping[str, Freshness] = msgspec.field(default_factory=dict)

@@ -7,11 +7,13 @@ connection. What happens next is decided by machine.transition; this file acts o
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from mcphub.config.secret_values import own_values, secret_values
@@ -31,14 +33,18 @@ from mcphub.connection.machine import (
     Asked,
     Challenged,
     Connected,
+    Cut,
     Disabled,
     Event,
     Failed,
     Faulted,
     Lost,
+    NeedsAuth,
     Opened,
     Pending,
+    Restored,
     State,
+    TriedAgain,
     TurnedOff,
     Unused,
     Used,
@@ -46,6 +52,8 @@ from mcphub.connection.machine import (
     transition,
 )
 from mcphub.connection.opening import Opening
+from mcphub.connection.probing import Probing
+from mcphub.connection.pulse import USUAL, Health
 from mcphub.connection.rest import LEARNED, Known, Rest
 from mcphub.connection.roots import roots_of
 from mcphub.connection.view import View
@@ -53,7 +61,8 @@ from mcphub.errors import TransportError
 from mcphub.observe.redact import Redactor
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.jsonrpc import Raw
-from mcphub.spec import HttpSpec, ServerSpec
+from mcphub.spec import HttpSpec, InProcessSpec, ServerSpec, StdioSpec
+from mcphub.transport import program_files
 from mcphub.transport.link import Link, Surroundings
 from mcphub.transport.stderr import StderrRing
 
@@ -62,6 +71,8 @@ WAKE_EVERY = 30.0
 #: A failed remote server is tried again by itself after so many seconds, a fifth more or less: it, or the network, may
 #: have come back without anybody here having done anything.
 TRY_REMOTE_EVERY = 300.0
+#: How often it is looked whether the program of a failed server is another one, seconds, a fifth more or less.
+LOOK_AT_FILES = 15.0
 
 
 class Sink(Protocol):
@@ -89,8 +100,10 @@ class Worker:
         stderr_bytes: int = 1 << 20,
         session_idle: float = legacy_sessions.IDLE,
         known: Known | None = None,
+        health: Health = USUAL,
     ) -> None:
-        """`known`: what it said before; one that is lazy is then not started for its lists."""
+        """`known`: what it said before; one that is lazy is then not started for its lists. `health` is for entries
+        that say nothing of it."""
         self.spec = spec
         self.key = spec.key()
         self.stderr = StderrRing(stderr_bytes)
@@ -106,7 +119,7 @@ class Worker:
         self.last_fault: Fault | None = None
         self.totals: dict[str, int] = {}
         # What helpers print is a secret of this server.
-        surroundings = msgspec.structs.replace(surroundings, hide=self._redact.hide_for_now)
+        surroundings = msgspec.structs.replace(surroundings, hide=self._hide)
         self._surroundings = surroundings
         self._backoff = backoff
         self._changed = changed
@@ -116,6 +129,10 @@ class Worker:
         self._random = random.Random()
         self.state: State = Pending(0, self._loop.time())
         self._generation = 0
+        #: This machine has no way to its host.
+        self.severed = False
+        #: What ends it as soon as its connection is lost, None = it is opened again then.
+        self._parting: TurnedOff | None = None
         self._wake = anyio.Event()
         self._scope: anyio.CancelScope | None = None
         self._woken_at = float("-inf")
@@ -126,6 +143,8 @@ class Worker:
         self._listening = Listening(self._stir)
         #: Agents watch resources of it, which is use though they ask nothing.
         self.watched = False
+        #: What the one agent that it is for has said it can do.
+        self._declares: bytes | None = None
         #: It is started for its lists alone.
         self._learning = spec.lazy
         if known is not None and spec.lazy:
@@ -133,6 +152,15 @@ class Worker:
             self.facts = known.facts
             self.lists.take(known.tools, known.shelf)
             self.state = IDLE
+        self._health = health
+        if spec.health_idle is not None:
+            self._health = msgspec.structs.replace(health, idle=spec.health_idle)
+        if isinstance(spec.transport, InProcessSpec):
+            self._health = Health(0.0)  # there is nothing in between that could be lost
+        self._probing: Probing | None = None
+        self._ignores_ping = False
+        #: What its program was when it had failed.
+        self._failed_files: tuple[Failed, program_files.Stamps] | None = None
         self._opening = Opening(spec)
         self._carried = Carried()
         self._attempt = Attempt(
@@ -158,6 +186,12 @@ class Worker:
         return self.lists.listed
 
     @property
+    def calls(self) -> int:
+        """Requests of agents that are in flight, over all its connections."""
+        own = self.client.calls if self.client is not None else 0
+        return own + (self.sessions.calls if self.sessions is not None else 0)
+
+    @property
     def attempts(self) -> int:
         return self._backoff.attempts
 
@@ -173,7 +207,19 @@ class Worker:
         """It sleeps while nobody uses it, and is on its way now, for the first time since."""
         sleeps = self.spec.lazy or self.spec.idle_timeout > 0
         state = self.state
-        return sleeps and isinstance(state, Pending) and not (state.idle or state.attempt or state.fault is not None)
+        if not sleeps or not isinstance(state, Pending) or state.offline:
+            return False
+        return not (state.idle or state.attempt or state.fault is not None)
+
+    @property
+    def awaits_agent(self) -> bool:
+        """It is for one agent alone, which has not said yet what it can do: a legacy server is told just that."""
+        return bool(self.spec.agent) and self._declares is None
+
+    @property
+    def slow(self) -> str:
+        """Why its server, which is connected, counts as slow now, "" = it does not."""
+        return self._probing.slow if self._probing is not None and isinstance(self.state, Connected) else ""
 
     def view(self) -> View:
         return View(
@@ -186,10 +232,17 @@ class Worker:
             self.pid,
             self.lists.shelf,
             self.lists.shelved,
-            self.last_fault is not None,
+            self.last_fault is not None or self.severed,
             self.lists.fresh,
             self.lists.deaf,
         )
+
+    def _hide(self, *values: str, owner: str = "") -> None:
+        """What came to be known as secret while it runs, and others will follow."""
+        if owner:
+            self._redact.hide(*values, owner=owner)
+        else:
+            self._redact.hide_for_now(*values)
 
     def stderr_tail(self, lines: int) -> list[str]:
         """The last lines of its stderr, fit to be shown: what is secret in its entry is masked, whoever printed it."""
@@ -217,6 +270,7 @@ class Worker:
         self._move(event)
         if self.client is not None and not isinstance(self.state, Connected) and not self.client.gone:
             why = event.detail if isinstance(event, TurnedOff) else ""
+            why = event.challenge if isinstance(event, Challenged) else why
             asked = isinstance(event, Asked)
             gone = "it was reconnected on request" if asked else "it was removed, or its entry changed"
             self.client.gone = why or gone
@@ -224,12 +278,29 @@ class Worker:
         if self._scope is not None and not isinstance(self.state, Connected):
             self._scope.cancel()
 
+    def part(self, event: TurnedOff) -> None:
+        """This will end it before long: until then it goes on as it is, but a connection that is lost meanwhile, or not
+        open yet, is not opened again."""
+        self._parting = event
+        if not isinstance(self.state, Connected):
+            self.post(event)
+
     def wake_failed(self) -> None:
         """A call met a failed server: one attempt, at most every WAKE_EVERY seconds."""
         now = self._loop.time()
         if isinstance(self.state, Failed) and now - self._woken_at >= WAKE_EVERY:
             self._woken_at = now
+            self.post(TriedAgain())
+
+    def signed_in(self) -> None:
+        """There are credentials that it waited for."""
+        if isinstance(self.state, NeedsAuth | Failed):
             self.post(Asked())
+
+    def signed_out(self, challenge: str) -> None:
+        """Its credentials are dead: a person must act, whatever is open."""
+        if isinstance(self.state, Connected):
+            self.post(Challenged(self._generation, challenge))
 
     def wake_idle(self) -> None:
         """Somebody uses it."""
@@ -239,6 +310,48 @@ class Worker:
     def wake_not_found(self) -> None:
         """Programs may be found now that were not, or in another way."""
         if isinstance(self.state, Failed) and self.state.fault.kind in (FaultKind.NOT_FOUND, FaultKind.CONFIG):
+            self.post(Asked())
+
+    def sever(self) -> None:
+        """There is no way to its host: until `restore` no attempt is made, and none counts. A connection stays: it may
+        be as good as before when the way is back."""
+        self.severed = True
+        self._changed()
+        if isinstance(self.state, Pending | Failed):
+            self.post(Cut())
+
+    def restore(self, delay: float) -> None:
+        """There is a way to its host, a new one or the old one again: try it in `delay` seconds, and see whether what
+        is open still is."""
+        if self.severed:
+            self.severed = False
+            self._changed()
+        if self._link is not None:
+            self._link.way_changed()
+        if self.sessions is not None:
+            self.sessions.way_changed()
+        if isinstance(self.state, Pending | Failed):
+            if self._surroundings.credentials is not None:
+                self._surroundings.credentials.again(self.spec)
+            self.post(Restored(delay))
+        elif isinstance(self.state, Connected):
+            self._loop.call_later(delay, self.check_up, self._generation)
+
+    def check_up(self, generation: int | None = None) -> None:
+        """Find out soon whether the connection (of this attempt, None = any) still leads anywhere."""
+        if generation in (None, self._generation) and self._probing is not None and isinstance(self.state, Connected):
+            self._probing.check_up()
+
+    def introduce(self, declares: bytes) -> None:
+        """The one agent that it is for has said what it can do, a set of capability_sets."""
+        if declares == self._declares:
+            return
+        self._declares = declares
+        self._wake.set()
+        client = self.client
+        if client is None or client.era != "legacy" or client.declares == declares or client.calls:
+            return  # what is running is worth more than that its server knows
+        if isinstance(self.state, Connected):
             self.post(Asked())
 
     def want_log_level(self, level: str) -> None:
@@ -327,18 +440,28 @@ class Worker:
     async def _live(self) -> None:
         while True:
             self._wake = anyio.Event()
+            if self.severed:
+                self._move(Cut())
+            if self._parting is not None:
+                self._move(self._parting)
             state = self.state
             if not isinstance(state, Pending):
                 self._carried.give_up()
             if isinstance(state, Disabled) and state.because == "stopping":
                 return
-            if isinstance(state, Failed) and self._remote:
+            if isinstance(state, Failed) and self._remote and not self.severed:
                 with anyio.move_on_after(TRY_REMOTE_EVERY * self._random.uniform(0.8, 1.2)):
                     await self._wake.wait()
                 if self.state is state:
-                    self._move(Asked())
+                    self._move(TriedAgain())
+                continue
+            if isinstance(state, Failed) and isinstance(self.spec.transport, StdioSpec):
+                await self._until_other_files(state, self.spec.transport)
                 continue
             if not isinstance(state, Pending):
+                await self._wake.wait()
+                continue
+            if self.awaits_agent:
                 await self._wake.wait()
                 continue
             wait = state.retry_at - self._loop.time()
@@ -347,6 +470,18 @@ class Worker:
                     await self._wake.wait()
                 continue
             await self._try()
+
+    async def _until_other_files(self, state: Failed, program: StdioSpec) -> None:
+        """A program that has failed is tried again when it is another one: installed, mended, built anew."""
+        look = functools.partial(program_files.stamps, program, self._surroundings.environment())
+        if self._failed_files is None or self._failed_files[0] is not state:
+            self._failed_files = state, await anyio.to_thread.run_sync(look)
+        with anyio.move_on_after(LOOK_AT_FILES * self._random.uniform(0.8, 1.2)):
+            await self._wake.wait()
+        if self.state is state and await anyio.to_thread.run_sync(look) != self._failed_files[1]:
+            self._log("info", f"{self.name}: its program is another one now, so it is tried again")
+            if self.state is state:
+                self._move(Asked())
 
     async def _try(self) -> None:
         self._generation += 1
@@ -379,7 +514,8 @@ class Worker:
         self.lists.reset()
         self._listening.reset()
         listener = _Listener(self)
-        client = listener.client = Client(listener, roots_of(self.spec.workspace), sampling=self.spec.sampling)
+        roots, told = roots_of(self.spec.workspace), self._declares
+        client = listener.client = Client(listener, roots, sampling=self.spec.sampling, declares=told)
         self._carried.continue_in(client)
         if self.sessions is not None and self.facts is not None and self.facts.era == "legacy":
             self.sessions.opening(client)
@@ -402,7 +538,10 @@ class Worker:
         """No call is for this connection any more."""
         self.client = client
         self.totals = dict(self.counters())
-        self.client = self._link = None
+        if self._probing is not None:
+            self._probing.end()
+            self._ignores_ping = self._probing.ignores
+        self.client = self._link = self._probing = None
         self._carried.retire(client)
 
     async def use(self, client: Client, link: Link, facts: Facts) -> None:
@@ -427,10 +566,12 @@ class Worker:
         self._link = link
         self.lists.hears(link, facts)
         rest = Rest(LEARNED if self._learning else self.spec.idle_timeout, self._loop.time(), client.asked)
+        lists = bool(facts.tools)
+        self._probing = Probing(client, self._health, self._changed, lists=lists, ignores=self._ignores_ping)
         while not client.over and isinstance(self.state, Connected):
             self._wake = anyio.Event()
             now = self._loop.time()
-            if self._listening.due(now):
+            if self._listening.due(now, self._random.random()):
                 self._listening.ask(client, facts, now)
                 self.lists.look_again()  # events may have been lost
             if self.lists.due:
@@ -478,6 +619,8 @@ class Worker:
         self.last_fault = fault
         self._log("warning", f"{self.name}: {fault.message}")
         if fault.kind is FaultKind.NEEDS_AUTH:
+            if self._surroundings.credentials is not None:
+                self._surroundings.credentials.wanted(self.spec)
             self._move(Challenged(self._generation, fault.message))
         elif isinstance(self.state, Connected):
             self._move(Lost(self._generation, fault))

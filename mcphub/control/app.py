@@ -12,6 +12,7 @@ from typing import assert_never
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as StarletteRequest
 from starlette.responses import Response
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 def build_app(hub: Hub, routes: Sequence[Route], owner: int) -> Starlette:
     """The ASGI application of the control API; expects the peer in `scope["state"]["peer"]` and a body that comes in
     one message. `owner` is the uid that OwnerAccess means."""
+    register_url_convertor("text", _AnyText())
     built = []
     for route in routes:
         entry = StarletteRoute(route.path, _Endpoint(hub, route, owner), methods=[route.method])
@@ -40,6 +42,13 @@ def build_app(hub: Hub, routes: Sequence[Route], owner: int) -> Starlette:
     app = Starlette(routes=built, exception_handlers={HTTPException: _unrouted})
     app.router.redirect_slashes = False
     return app
+
+
+class _AnyText(PathConvertor):
+    """The rest of a path, a line break in it too, which Starlette's own stops at: a name is to be told that it is none,
+    and not that there is no such path."""
+
+    regex = r"(?s:.*)"
 
 
 def _unrouted(request: StarletteRequest, error: Exception) -> Response:

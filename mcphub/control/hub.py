@@ -13,14 +13,20 @@ from mcphub.status import (
     ApprovalsReport,
     CallReport,
     InventoryReport,
+    LoginReport,
+    LogoutReport,
     LogsReport,
+    PasteReport,
     PolicyReport,
     PolicyVerdict,
     ReconnectReport,
+    SecretReport,
+    SecretsReport,
     StatusReport,
     ToolChangesReport,
     ToolsReport,
     UrlReport,
+    VaultReport,
     WhyReport,
 )
 
@@ -69,6 +75,17 @@ class Hub(Protocol):
         """Take away the added server that agents of the workspace see, and return whose it was. Raises ControlError
         404."""
 
+    def login(self, workspace: str, name: str, heartbeat: float) -> AsyncGenerator[LoginReport | None, None]:
+        """Sign a person in: where the browser must go, and how it ended. None after every `heartbeat` seconds without
+        news. Ends when it is closed. Raises ControlError 404, 409 at the first."""
+
+    def paste(self, workspace: str, name: str, url: str) -> PasteReport:
+        """Hand over where the browser was sent to. Raises ControlError 404, 409."""
+
+    async def logout(self, workspace: str, name: str | None) -> LogoutReport:
+        """Give up the tokens of one server, or with None of all, and the organisation's login. Raises ControlError 404,
+        409."""
+
     def why(self, workspace: str, name: str) -> WhyReport:
         """Where a name stands and why, also one that nobody has."""
 
@@ -97,6 +114,24 @@ class Hub(Protocol):
     def approve_tools(self, workspace: str, name: str, digest: str) -> None:
         """Take the tools of a server as they were shown under `digest`. Raises ControlError as `tool_changes`, and 409
         if they are others by now."""
+
+    async def vault(self) -> VaultReport:
+        """How the vault stands."""
+
+    async def unlock_vault(self, passphrase: str | None, start_over: bool) -> VaultReport:
+        """Ask the source of its key again, and try what waited for it. Raises ControlError 409."""
+
+    async def rotate_vault(self, passphrase: str | None) -> VaultReport:
+        """Seal everything with a new key. Raises ControlError 409."""
+
+    async def secrets(self, workspace: str) -> SecretsReport:
+        """Names, never values. Raises ControlError 409."""
+
+    async def set_secret(self, workspace: str, name: str, value: str) -> SecretReport:
+        """Keep a secret; whatever refers to it has it when this returns. Raises ControlError 400, 409."""
+
+    async def remove_secret(self, workspace: str, name: str) -> SecretReport:
+        """Take a secret away. Raises ControlError 404, 409."""
 
     async def reload(self) -> int:
         """Read the files that changed; returns the status's revision."""

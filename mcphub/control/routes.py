@@ -14,12 +14,14 @@ from mcphub.control.handlers import (
     approvals,
     connections,
     daemon,
+    logins,
     logs,
     questions,
     servers,
     status,
     tool_changes,
     tools,
+    vault,
 )
 from mcphub.control.hub import Hub
 from mcphub.control.wire import Reply, Request
@@ -38,7 +40,7 @@ class Stream(msgspec.Struct, frozen=True):
 
 
 class Route(msgspec.Struct, frozen=True):
-    """One line of the table. `path` is in Starlette's syntax; a path has one method."""
+    """One line of the table. `path` is in Starlette's syntax, with `text` for whatever comes; a path has one method."""
 
     method: str
     path: str
@@ -53,19 +55,29 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/call", OwnerAccess(), Answer(tools.post_call)),
     Route("POST", "/v1/reconnect", OwnerAccess(), Answer(connections.post_reconnect)),
     Route("GET", "/v1/url", OwnerAccess(), Answer(connections.get_url)),
-    Route("GET", "/v1/logs/{name:path}", OpenAccess(), Answer(logs.get_logs)),
-    Route("GET", "/v1/logs-follow/{name:path}", OpenAccess(), Stream(logs.follow_logs)),
+    Route("GET", "/v1/logs/{name:text}", OpenAccess(), Answer(logs.get_logs)),
+    Route("GET", "/v1/logs-follow/{name:text}", OpenAccess(), Stream(logs.follow_logs)),
     Route("POST", "/v1/servers", OwnerAccess(), Answer(servers.post_server)),
-    Route("DELETE", "/v1/servers/{name:path}", OwnerAccess(), Answer(servers.delete_server)),
-    Route("GET", "/v1/why/{name:path}", OpenAccess(), Answer(questions.get_why)),
+    Route("POST", "/v1/servers/{name:text}/login", OwnerAccess(), Stream(logins.post_login)),
+    Route("POST", "/v1/servers/{name:text}/paste", OwnerAccess(), Answer(logins.post_paste)),
+    Route("POST", "/v1/servers/{name:text}/logout", OwnerAccess(), Answer(logins.post_logout)),
+    Route("POST", "/v1/logout", OwnerAccess(), Answer(logins.post_logout_all)),
+    Route("DELETE", "/v1/servers/{name:text}", OwnerAccess(), Answer(servers.delete_server)),
+    Route("GET", "/v1/why/{name:text}", OpenAccess(), Answer(questions.get_why)),
     Route("GET", "/v1/policy", OpenAccess(), Answer(questions.get_policy)),
     Route("GET", "/v1/policy/explain", OpenAccess(), Answer(questions.get_verdict)),
     Route("GET", "/v1/config", OpenAccess(), Answer(questions.get_config)),
     Route("GET", "/v1/approvals", OpenAccess(), Answer(approvals.get_approvals)),
     Route("POST", "/v1/approve", OwnerAccess(), Answer(approvals.post_approve)),
     Route("POST", "/v1/reject", OwnerAccess(), Answer(approvals.post_reject)),
-    Route("GET", "/v1/tool-changes/{name:path}", OpenAccess(), Answer(tool_changes.get_tool_changes)),
+    Route("GET", "/v1/tool-changes/{name:text}", OpenAccess(), Answer(tool_changes.get_tool_changes)),
     Route("POST", "/v1/approve-tools", OwnerAccess(), Answer(tool_changes.post_approve_tools)),
+    Route("GET", "/v1/vault", OpenAccess(), Answer(vault.get_vault)),
+    Route("POST", "/v1/vault/unlock", OwnerAccess(), Answer(vault.post_unlock)),
+    Route("POST", "/v1/vault/rotate", OwnerAccess(), Answer(vault.post_rotate)),
+    Route("GET", "/v1/secrets", OpenAccess(), Answer(vault.get_secrets)),
+    Route("POST", "/v1/secret", OwnerAccess(), Answer(vault.post_secret)),
+    Route("DELETE", "/v1/secrets/{name:text}", OwnerAccess(), Answer(vault.delete_secret)),
     Route("POST", "/v1/reload", OwnerAccess(), Answer(daemon.post_reload)),
     Route("POST", "/v1/stop", OwnerAccess(), Answer(daemon.post_stop)),
 )

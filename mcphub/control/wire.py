@@ -96,6 +96,52 @@ class AddServerBody(_Body, frozen=True, kw_only=True):
     keep: bool = False
 
 
+class UnlockBody(_Body, frozen=True, kw_only=True):
+    """`POST /v1/vault/unlock`."""
+
+    passphrase: str | None = None
+    start_over: bool = False
+
+    def __repr__(self) -> str:
+        return "UnlockBody(...)"
+
+
+class RotateBody(_Body, frozen=True, kw_only=True):
+    """`POST /v1/vault/rotate`."""
+
+    passphrase: str | None = None
+
+    def __repr__(self) -> str:
+        return "RotateBody(...)"
+
+
+class SecretBody(_Body, frozen=True, kw_only=True):
+    """`POST /v1/secret`."""
+
+    name: str
+    value: str
+
+    def __repr__(self) -> str:
+        return f"SecretBody({self.name!r}, ...)"
+
+
+class LoginBody(_Body, frozen=True, kw_only=True):
+    """`POST /v1/servers/NAME/login`."""
+
+
+class LogoutBody(_Body, frozen=True, kw_only=True):
+    """`POST /v1/servers/NAME/logout`, and for all `POST /v1/logout`."""
+
+
+class PasteBody(_Body, frozen=True, kw_only=True):
+    """`POST /v1/servers/NAME/paste`; `url` is the one that the browser was sent to."""
+
+    url: str
+
+    def __repr__(self) -> str:
+        return "PasteBody(...)"
+
+
 class ReloadBody(_Body, frozen=True, kw_only=True):
     """`POST /v1/reload`."""
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -47,7 +49,9 @@ async def serving(
     state = Connections()
     loop = asyncio.get_running_loop()
     if sock.family == socket.AF_UNIX:
-        server = await loop.create_unix_server(lambda: Connection(config, state, terms), sock=sock)
+        # The file is the caller's too, and may be a service manager's; from Python 3.13 on it would be removed here.
+        keep: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+        server = await loop.create_unix_server(lambda: Connection(config, state, terms), sock=sock, **keep)
     else:
         # Inherited by every connection. asyncio sets it only on sockets that name their protocol, and without it a body
         # waits for the acknowledgement of its head, 40 ms.

@@ -52,9 +52,10 @@ class Log:
         root.setLevel(level)
         logging.captureWarnings(True)
 
-    def hide(self, *values: str) -> None:
-        """Mask these values in every line from now on (values of fewer than four characters are not looked for)."""
-        self._secrets.hide(*values)
+    def hide(self, *values: str, owner: str = "") -> None:
+        """Mask these values in every line from now on (values of fewer than four characters are not looked for); those
+        of an owner until it has had others several times."""
+        self._secrets.hide(*values, owner=owner)
 
     def close(self) -> None:
         """Write what is queued, for at most a second; twice is once."""

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from mcphub.config.entries.context import Context
+from mcphub.config.entries.entry import parse_entry
 from mcphub.config.layer import Entry
 from mcphub.config.masking import masked, masked_url
 from mcphub.config.resolve import Resolved
-from mcphub.spec import HttpSpec, Scope, ServerSpec, StdioSpec
+from mcphub.spec import HttpSpec, Problem, Scope, ServerSpec, StdioSpec
 from mcphub.status import ApprovalItem, ApprovalTexts, OriginStatus
 from mcphub.store.approvals import Approved, Decision, Decisions
 
@@ -158,6 +160,26 @@ def _known(text: str, value: str) -> str:
 def needs_approval(spec: ServerSpec) -> bool:
     """What a repository brings needs it; what the person wrote does not."""
     return spec.origin.scope is Scope.PROJECT
+
+
+def unusable(resolved: Resolved) -> Problem | None:
+    """Why a server that a project brings cannot be approved yet, None where it can, or needs no approval."""
+    mine = resolved.origin.scope is Scope.PROJECT and isinstance(resolved.outcome, Problem)
+    return resolved.outcome if mine and isinstance(resolved.outcome, Problem) else None
+
+
+def unusable_item(resolved: Resolved, problem: Problem, decisions: Decisions) -> ApprovalItem:
+    """The row of such a server: what its entry says as far as it can be read, and what is missing or wrong."""
+    asked = None
+    if (entry := resolved.entry) is not None:
+        off = parse_entry(entry, resolved.directory, Context(switched_off={resolved.name: ""}))
+        asked = subject(msgspec.structs.replace(resolved, outcome=off.outcome))
+    nothing = Entry(resolved.name, {}, resolved.origin)
+    asked = asked or Subject(resolved.name, resolved.workspace, "", (), "", (), nothing)
+    rejected = decisions.get((resolved.workspace, resolved.name), Decision()).rejected
+    item = approval_item(resolved, asked, Approval.REJECTED if rejected else Approval.WAITING, decisions)
+    item |= {"digest": "", "diff": [], "problem": problem.message}
+    return item if rejected else item | {"state": "broken"}
 
 
 def decide(asked: Subject, decisions: Decisions) -> Approval:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from mcphub.config.dedupe import Unwrap
+from mcphub.config.entries.entry import SWITCH_UNKNOWN
 from mcphub.config.layer import Entry, Layer
 from mcphub.config.names import lookup_fault, shown_name
 from mcphub.config.policy_document import PolicyDocument
@@ -448,6 +449,8 @@ def _next(facts: Facts, one: Resolved) -> Iterator[str]:
 
 
 def _switch_on(one: Resolved, name: str) -> str:
+    if isinstance(one.outcome, Off) and one.outcome.detail.startswith(SWITCH_UNKNOWN):
+        return "repair that file, or move it away, which switches all servers on"
     raw = one.entry.raw if one.entry is not None else {}
     keys = [key for key, off in (("enabled", False), ("disabled", True)) if raw.get(key) is off]
     if one.entry is None or not keys or one.origin.scope in (Scope.USER, Scope.LOCAL):

@@ -35,12 +35,13 @@ def policy_report(documents: Iterable[PolicyDocument], *, live: bool) -> PolicyR
     documents = tuple(documents)
     read = [read_policy(document) for document in documents]
     whole = combine(read)
+    kept = (one for one, policy in zip(documents, read, strict=True) if one.former and not policy.closed)
     rules = [rule for rank, one in enumerate(read, 1) for rule in _rules(rank, one, whole)]
     return PolicyReport(
         documents=[origin_status(document.origin) for document in documents],
         rules=rules,
         closed=list(whole.closed),
-        warnings=list(whole.warnings),
+        warnings=[*(f"{one.former}; its rules stay as they were" for one in kept), *whole.warnings],
         live=live,
     )
 

@@ -34,12 +34,15 @@ START_TIMEOUT = 30
 #: Bytes copied at once where the descriptors cannot be handed over.
 COPY = 1 << 18
 ENDED = "the mcphub daemon has ended; calls in flight may have had effects. Start this server again to go on"
+NOT_UP = "the mcphub daemon, which is installed as a service, does not come up: `mcphub service status` says more"
 #: So often in so many seconds another daemon is sought: one that ends at once does not come to an end here.
 MOST_AGAIN, AGAIN_WITHIN = 10, 30.0
 #: So often in a row one may end without having taken us, each time a little later.
 MOST_REFUSED, PAUSE = 5, 0.05
 #: How long one that we may not start may take to come back, seconds.
 PATIENCE = 10.0
+#: How long the service may take until it listens once the service manager has started it, seconds.
+MANAGER_TIMEOUT = 10.0
 #: The daemon's log is begun anew above this size.
 MAX_LOG = 4 << 20
 
@@ -125,6 +128,7 @@ def _stay(sock: socket.socket, line: bytes, start: bool) -> int:
     journal = -1
     attached: list[float] = []
     refused = 0
+    managed = False
     try:
         while True:
             socket.send_fds(sock, [line], (pump.theirs if pump else [0, 1]) + ([journal] if journal >= 0 else []))
@@ -149,10 +153,11 @@ def _stay(sock: socket.socket, line: bytes, start: bool) -> int:
                     refused += 1
                     time.sleep(PAUSE)  # it was about to end when we came, or cannot go on with what we have
                 if journal < 0 or len(attached) > MOST_AGAIN or refused > MOST_REFUSED:
-                    return _fail(ENDED)
+                    return _fail(ENDED if attached else _never_up())
                 if pump is None and _host_is_gone():
                     return 0
-            again = reach(agent_socket(), start, PATIENCE)
+            managed = said.startswith(b"taken\nmanaged") or (managed and not said.startswith(b"taken"))
+            again = _next(start, managed)
             if again is None:
                 return 1
             sock = again
@@ -161,6 +166,33 @@ def _stay(sock: socket.socket, line: bytes, start: bool) -> int:
             os.close(journal)
         for fd in (0, 1):  # a daemon that was killed leaves them as it used them
             os.set_blocking(fd, blocking[fd])
+
+
+def _never_up() -> str:
+    """What to say where no daemon has ever taken this agent."""
+    from mcphub.service.places import installed
+
+    return NOT_UP if installed() else ENDED
+
+
+def _next(start: bool, managed: bool) -> socket.socket | None:
+    """A connection to the next daemon. One that a service manager ended is that manager's to start again; where the
+    service is taken away meanwhile, it is ours."""
+    if not managed:
+        return reach(agent_socket(), start, PATIENCE)
+    from mcphub.service.places import installed
+
+    unit, until = installed(), time.monotonic() + PATIENCE
+    while True:
+        sock = _connect(agent_socket())
+        if sock is not None:
+            return sock
+        if unit and not installed():
+            return reach(agent_socket(), start, PATIENCE)
+        if time.monotonic() > until:
+            _fail("the mcphub daemon was stopped as a service; to start it again: mcphub service install")
+            return None
+        time.sleep(0.05)
 
 
 def _reply(sock: socket.socket) -> tuple[bytes, int]:
@@ -299,15 +331,11 @@ def reach(path: str, start: bool, patience: float = 0) -> socket.socket | None:
             _fail(f"cannot reach the mcphub daemon at {path}: none runs. Start it with `mcphub serve`")
             return None
         time.sleep(0.05)
-    import fcntl
-
-    private_directory(runtime_dir())
-    lock = os.open(runtime_dir() + "/start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = start_lock()
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # twenty agents at once start one daemon
         sock = _connect(path)
         if sock is None:
-            trouble = _start_apart()
+            trouble = _start_apart(path)
             if trouble:
                 _fail(f"cannot start the mcphub daemon: {trouble}")
                 return None
@@ -319,14 +347,28 @@ def reach(path: str, start: bool, patience: float = 0) -> socket.socket | None:
         os.close(lock)
 
 
-def _start_apart() -> str:
+def start_lock() -> int:
+    """A descriptor; until it is closed nobody else starts a daemon: twenty agents at once start one. Raises OSError."""
+    import fcntl
+
+    private_directory(runtime_dir())
+    lock = os.open(runtime_dir() + "/start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _start_apart(path: str) -> str:
     """As `_start`, in another process: it takes modules that this one would keep for as long as its agent lives."""
     readable, writable = os.pipe()
     child = os.fork()
     if child == 0:
         trouble = "it was not started"
         try:
-            trouble = _start()
+            trouble = _start_by_manager(path)
         except BaseException as e:
             trouble = str(e) or type(e).__name__
         finally:
@@ -363,18 +405,38 @@ def _open_log(path: str) -> int:
         return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
 
 
+def _start_by_manager(path: str) -> str:
+    """Have the service manager start it where it is installed as a service, else start it. As `_start`."""
+    from mcphub.service.start import start
+
+    trouble = start()
+    if trouble is None:
+        return _start()
+    until = time.monotonic() + (0 if trouble else MANAGER_TIMEOUT)
+    while True:
+        sock = _connect(path)
+        if sock is not None:
+            sock.close()
+            return ""
+        if time.monotonic() >= until:
+            break
+        time.sleep(0.02)
+    _fail(f"the service of mcphub does not listen at {path}{': ' + trouble if trouble else ''}; starting without it")
+    return _start()
+
+
 def _start() -> str:
     """Start a daemon that belongs to no host: own session, base environment, cwd /. Returns what went wrong, "" = it
     listens."""
     import select
 
-    from mcphub.config.environment import base_environment
+    from mcphub.config.environment import daemon_environment
 
     log_path = _log_path()
     log = _open_log(log_path)
     readable, ready = os.pipe()
     argv = [sys.executable, "-P", "-m", "mcphub", "serve", "--ready-fd", str(ready)]
-    env = base_environment(os.environ)
+    env = daemon_environment(os.environ)
     child = os.fork()
     if child == 0:
         try:

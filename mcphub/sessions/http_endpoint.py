@@ -107,7 +107,9 @@ class HttpEndpoint:
         numbers: Iterator[int],
         log: Log,
         report: Callable[[BaseException], None],
+        news: Callable[[], None],
     ) -> None:
+        """`news` is called when there are other sessions; a request of a modern agent is none."""
         self.sessions: dict[str, HttpSession] = {}
         self._gateway = gateway
         self._workspaces = workspaces
@@ -115,6 +117,7 @@ class HttpEndpoint:
         self._numbers = numbers
         self._log = log
         self._report = report
+        self._news = news
         self._loop = asyncio.get_running_loop()
         self._passing: dict[Session, Answer] = {}
         self._present: dict[str, Presence] = {}
@@ -227,7 +230,7 @@ class HttpEndpoint:
         if message.method == "server/discover" or self._unknown_server(head, directory) is not None:
             return False
         agent = self._agent(head, directory, pid)
-        agent.era = "modern"
+        agent.era, agent.passing = "modern", True
         self._gateway.join(agent)
         if self._refused_by_headers(agent, head, message) is not None:
             self._gateway.leave(agent)
@@ -319,7 +322,7 @@ class HttpEndpoint:
                 await _refuse(send, unknown, message.mid)
                 return
             agent = self._agent(head, directory, pid)
-            agent.era = "modern"
+            agent.era, agent.passing = "modern", True
             answer = Answer([message.mid])
             agent.use(answer)
             self._passing[agent] = answer
@@ -407,6 +410,7 @@ class HttpEndpoint:
         if agent.version and not self._closing:
             self._make_room()
             self.sessions[session.id] = session
+            self._news()
             headers.append((b"mcp-session-id", session.id.encode()))
         else:
             session.end()
@@ -435,7 +439,8 @@ class HttpEndpoint:
 
     def _end_session(self, session: HttpSession) -> None:
         """Nothing is known of it any more; what it waits for is cancelled. Harmless for one that has ended."""
-        self.sessions.pop(session.id, None)
+        if self.sessions.pop(session.id, None) is not None:
+            self._news()
         self._gateway.leave(session.agent)
         session.end()
 

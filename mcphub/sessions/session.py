@@ -5,13 +5,14 @@ It must not know how a server is reached; what a message means is the gateway's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from mcphub.catalog.library import Library
 from mcphub.catalog.toolset import Toolset
 from mcphub.channel import Data
 from mcphub.connection import capability_sets
-from mcphub.gateway.call import AgentCall
+from mcphub.gateway.call import AgentCall, Older
 from mcphub.gateway.dispatch import Gateway
 from mcphub.gateway.subscriptions import Listens
 from mcphub.protocol import jsonrpc
@@ -26,10 +27,19 @@ class Outlet(Protocol):
 
 
 class Session:
-    """One agent. Implements channel.Receiver and gateway.agent.Agent. `since` is in monotonic seconds."""
+    """One agent. Implements channel.Receiver and gateway.agent.Agent. `since` is in monotonic seconds; `news` is called
+    when people would see another session."""
 
     def __init__(
-        self, number: int, gateway: Gateway, *, client: str, workspace: str, pid: int | None, since: float
+        self,
+        number: int,
+        gateway: Gateway,
+        *,
+        client: str,
+        workspace: str,
+        pid: int | None,
+        since: float,
+        news: Callable[[], None] | None = None,
     ) -> None:
         self.number = number
         self.client = client
@@ -50,8 +60,12 @@ class Session:
         self.plain_meta = NO_META
         self.capabilities: dict[str, Any] = {}
         self.declares = capability_sets.NOTHING
+        self.offers = b""
+        self.passing = False
+        self.older: Older | None = None
         self.left = ""
         self._gateway = gateway
+        self._news = news
         self._outlet: Outlet | None = None
 
     def use(self, outlet: Outlet) -> None:
@@ -60,6 +74,10 @@ class Session:
     def send(self, *parts: Data) -> None:
         if self._outlet is not None:
             self._outlet.send(*parts)
+
+    def introduced(self) -> None:
+        if self._news is not None:
+            self._news()
 
     def frame(self, line: bytes | memoryview) -> None:
         self._gateway.dispatch(self, line)

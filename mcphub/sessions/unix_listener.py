@@ -46,42 +46,59 @@ class AgentListener:
         log: Log,
         report: Callable[[BaseException], None],
         trim: Callable[[], None],
+        news: Callable[[], None],
     ) -> None:
+        """`news` is called when there are other sessions, or one of them is seen in another way."""
         self.sessions: set[Session] = set()
         self.numbers = itertools.count(1)
         #: Whether another daemon comes next, in which the sessions of bridges go on.
         self.restarting = False
-        self._kept: set[Session] = set()
+        #: Whether that one is the service manager's to start, so that no bridge may.
+        self.managed = False
+        self._kept: dict[Session, Wire] = {}
+        self._door = anyio.CancelScope()
         self._gateway = gateway
         self._workspaces = workspaces
         self._batch = batch
         self._log = log
         self._report = report
         self._trim = trim
+        self._news = news
 
     def outliving(self) -> Collection[Session]:
         """The sessions that go on in another daemon, if there is to be one."""
         return self._kept if self.restarting else ()
 
+    def close_door(self) -> None:
+        """Let nobody in any more. What sessions that go on elsewhere still send is left for the next daemon."""
+        self._door.cancel()
+        for session in self.outliving():
+            self._kept[session].hold()
+
     async def run(self, listener: socket.socket) -> None:
         """Accept until cancelled; then every session is told, flushed and closed."""
-        trouble = ""
         async with anyio.create_task_group() as tasks:
-            while True:
-                await anyio.wait_readable(listener)
-                try:
-                    sock, _ = listener.accept()
-                except BlockingIOError:
-                    continue
-                except OSError as e:
-                    if trouble != str(e):  # said once, not ten times a second
-                        trouble = str(e)
-                        self._log("error", f"cannot accept an agent: {e}; trying again")
-                    await anyio.sleep(EXHAUSTED)
-                    continue
-                trouble = ""
-                sock.setblocking(False)
-                tasks.start_soon(self._serve, sock)
+            with self._door:
+                await self._accept(listener, tasks)
+            await anyio.sleep_forever()
+
+    async def _accept(self, listener: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
+        trouble = ""
+        while True:
+            await anyio.wait_readable(listener)
+            try:
+                sock, _ = listener.accept()
+            except BlockingIOError:
+                continue
+            except OSError as e:
+                if trouble != str(e):  # said once, not ten times a second
+                    trouble = str(e)
+                    self._log("error", f"cannot accept an agent: {e}; trying again")
+                await anyio.sleep(EXHAUSTED)
+                continue
+            trouble = ""
+            sock.setblocking(False)
+            tasks.start_soon(self._serve, sock)
 
     async def _serve(self, sock: socket.socket) -> None:
         fds: list[int] = []
@@ -128,7 +145,13 @@ class AgentListener:
     ) -> None:
         loop = asyncio.get_running_loop()
         session = Session(
-            number, self._gateway, client=client, workspace=place, pid=pid, since=loop.time()
+            number,
+            self._gateway,
+            client=client,
+            workspace=place,
+            pid=pid,
+            since=loop.time(),
+            news=self._news,
         )
         wire = Wire(self._batch, session, on_error=self._report)
         session.use(wire)
@@ -145,6 +168,7 @@ class AgentListener:
                     self._log("warning", f"the session of the agent {client} cannot go on: its journal: {e}")
                     return
         self.sessions.add(session)
+        self._news()
         self._gateway.join(session)
         try:
             wire.feed(rest)
@@ -164,8 +188,9 @@ class AgentListener:
                     tasks.cancel_scope.cancel()
         finally:
             self.sessions.discard(session)
-            self._kept.discard(session)
-            word = b"restarting\n" if self.restarting and not wire.closed.is_set() else b"end\n"
+            self._news()
+            self._kept.pop(session, None)
+            word = self._last_word() if not wire.closed.is_set() else b"end\n"
             with anyio.CancelScope(shield=True):
                 if not wire.closed.is_set():
                     wire.finish()
@@ -187,6 +212,13 @@ class AgentListener:
                     pass  # the bridge went first
             self._trim()
 
+    def _last_word(self) -> bytes:
+        """What a bridge is told of the end: `end`, `restarting` (start another daemon, and go on in it), or `managed`
+        (go on in the one that the service manager starts)."""
+        if not self.restarting:
+            return b"end\n"
+        return b"managed\n" if self.managed else b"restarting\n"
+
     def _journal(self, session: Session, wire: Wire) -> Journal | None:
         """The memory of this session, with what it is now; None where the system has none for it."""
         gateway = self._gateway
@@ -198,7 +230,9 @@ class AgentListener:
             self._log("warning", f"an agent would not outlive this daemon: no memory for its session: {e}")
             return None
         wire.keep(journal)
-        self._kept.add(session)
+        self._kept[session] = wire
+        if self.restarting and self._door.cancel_called:
+            wire.hold()
         return journal
 
 

@@ -30,13 +30,14 @@ from mcphub.config.watched import watched
 from mcphub.desired import Executed, desired_state, distinct, visible
 from mcphub.policy.combine import policy_of
 from mcphub.policy.rules import Policy
-from mcphub.spec import DIVIDED, Desired, InstanceKey, StdioSpec
+from mcphub.spec import DIVIDED, Desired, IdpSpec, InstanceKey, StdioSpec
 from mcphub.store.approvals import ApprovalStore, Decisions
 from mcphub.store.dynamic import Added, DynamicServers
 from mcphub.supervisor.supervisor import Supervisor
 from mcphub.transport import shell_prefix
 from mcphub.transport.executable import leads_to
 
+from . import always_on
 from .plugin_data import make_plugin_data
 
 #: Between a workspace and what tells agents apart that brought variables; no path has it.
@@ -65,6 +66,7 @@ class Workspaces:
         env: Mapping[str, str],
         changed: Callable[[], None],
         hide: Callable[[Iterable[str]], None],
+        secret: Callable[[str], str | None] | None = None,
     ) -> None:
         self.loaded: dict[str, Loaded] = {}
         self.decisions: Decisions = {}
@@ -79,6 +81,7 @@ class Workspaces:
         self._env = env
         self._changed = changed
         self._hide = hide
+        self._secret = secret
         #: what commands lead to, looked for once while wishes are computed and until they are computed again
         self._led: dict[tuple[str, str | None, str], tuple[str, ...]] = {}
         self._users: dict[str, int] = {}
@@ -91,6 +94,9 @@ class Workspaces:
         self._seen: dict[str, Loaded] = {}
         #: Whether an agent without a workspace is there.
         self._attended = False
+        #: Those whose servers run though nobody works there, and which of them nobody works in; None = not yet known.
+        self._kept: frozenset[str] | None = None
+        self._unattended: frozenset[str] = frozenset()
         self._one = anyio.Lock()
         self._gone = anyio.Event()
         self._news = FileNews()
@@ -123,6 +129,16 @@ class Workspaces:
     def remote(self) -> RemoteSettings | None:
         """Where administrators want further settings to be fetched from."""
         return self.loaded[""].remote if "" in self.loaded else None
+
+    @property
+    def settings(self) -> HubSettings:
+        """Those in force now."""
+        return self.loaded[""].settings if "" in self.loaded else HubSettings()
+
+    @property
+    def identity_provider(self) -> IdpSpec | None:
+        """The organisation's, where people sign in once for all servers whose entry says so."""
+        return self.loaded[""].identity_provider if "" in self.loaded else None
 
     def warnings(self) -> tuple[str, ...]:
         """What a person must know about how changes of files take effect."""
@@ -181,7 +197,12 @@ class Workspaces:
         before = [one for one in self.dynamic.added if (one.name, one.directory) != (server.name, server.directory)]
         workspace = server.directory
         loaded = load(
-            workspace, self._env, self._places, previous=self.loaded.get(workspace), dynamic=(*before, server)
+            workspace,
+            self._env,
+            self._places,
+            previous=self.loaded.get(workspace),
+            dynamic=(*before, server),
+            secret=self._secret,
         )
         return self.distinct({workspace: loaded})[workspace]
 
@@ -201,7 +222,16 @@ class Workspaces:
         client = self._brought.get(workspace)
         agent = self._alone.get(workspace, "")
         added = self.dynamic.added
-        return load(directory, self._env, self._places, previous=previous, dynamic=added, client=client, agent=agent)
+        return load(
+            directory,
+            self._env,
+            self._places,
+            previous=previous,
+            dynamic=added,
+            client=client,
+            agent=agent,
+            secret=self._secret,
+        )
 
     def decide_again(self) -> None:
         """A decision was written, about the files as they are now: compute the wishes from both."""
@@ -272,7 +302,9 @@ class Workspaces:
 
     def _for_somebody(self, resolved: dict[str, ResolvedSet]) -> dict[str, ResolvedSet]:
         """Without what is divided in the place of agents that have no workspace, while there is none of them: that
-        place is always read, and instances of it would be for nobody."""
+        place is always read, and instances of it would be for nobody. Of workspaces in which nobody works what is
+        always on is left."""
+        resolved = {w: always_on.alone(one) if w in self._unattended else one for w, one in resolved.items()}
         if self._attended or "" not in resolved or not divides(resolved[""]):
             return resolved
         kept = {
@@ -288,25 +320,41 @@ class Workspaces:
         With `about` only the files of this workspace are looked at, and those of none: others are watched.
         """
         async with self._one:
-            wanted = {"", *self._users, *self._left}
-            for workspace in self._users:
-                self._left.pop(workspace, None)
-            looked_at = wanted if about is None else {"", about}
-            loaded, anew = await anyio.to_thread.run_sync(self._read, wanted, looked_at, again)
-            if loaded is not self.loaded:
-                self._others = True
-                self._news.again()
-            self.loaded = loaded
-            self._seen.clear()
-            attended = "" in self._users or "" in self._left
-            if attended is not self._attended:
-                self._attended = attended
-                anew = anew or self._divided()
-            if anew:
-                self._apply()
-            elif "" in self._visible:
-                everybody = self._visible[""]
-                self._visible = {workspace: self._visible.get(workspace, everybody) for workspace in loaded}
+            await self._compute(again, about)
+            if (self._kept or frozenset()) - self.loaded.keys():
+                await self._compute(False, "")  # it was just found that these have something that is always on
+
+    async def _compute(self, again: bool, about: str | None) -> None:
+        kept = self._kept or frozenset()
+        wanted = {"", *self._users, *self._left, *kept}
+        for workspace in self._users:
+            self._left.pop(workspace, None)
+        looked_at = wanted if about is None else {"", about}
+        loaded, anew = await anyio.to_thread.run_sync(self._read, wanted, looked_at, again)
+        if loaded is not self.loaded:
+            self._others = True
+            self._news.again()
+        self.loaded = loaded
+        self._seen.clear()
+        attended = "" in self._users or "" in self._left
+        if attended is not self._attended:
+            self._attended = attended
+            anew = anew or self._divided()
+        unattended = kept - self._users.keys() - self._left.keys()
+        if unattended != self._unattended:
+            self._unattended, anew = unattended, True
+        if anew:
+            self._apply()
+        elif "" in self._visible:
+            everybody = self._visible[""]
+            self._visible = {workspace: self._visible.get(workspace, everybody) for workspace in loaded}
+
+    def _keep(self, resolved: Mapping[str, ResolvedSet]) -> None:
+        """See which workspaces stay though nobody works there."""
+        first = always_on.own(self._places) if self._kept is None else set()
+        mine = [always_on.lasting(one) for workspace, one in resolved.items() if workspace]
+        found = always_on.approved(self.decisions).union(first, *mine)
+        self._kept = frozenset(sorted(found)[: always_on.MOST])
 
     def _read(self, wanted: set[str], looked_at: set[str], again: bool) -> tuple[dict[str, Loaded], bool]:
         """What these workspaces have, and whether anything else is wanted than before. Runs in a thread.
@@ -343,7 +391,9 @@ class Workspaces:
         self._approvals = reader.stamps
         self.decisions, self.store_problems = self.store.load()
         self._led.clear()
-        resolved = self._for_somebody(self.distinct(self.loaded))
+        distinct_ones = self.distinct(self.loaded)
+        self._keep(distinct_ones)
+        resolved = self._for_somebody(distinct_ones)
         self._visible = {}
         for workspace, found in sorted(resolved.items()):
             same = self.loaded[workspace].shared and "" in self._visible

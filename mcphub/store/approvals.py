@@ -63,6 +63,10 @@ class ApprovalStore:
         value, problems = self._file.load()
         return _decisions(value), problems
 
+    def check(self) -> None:
+        """Raise ConfigError where no decision could be kept now."""
+        self._file.check()
+
     def approve(self, directory: str, name: str, content: Approved) -> None:
         """Approve this content, and take a rejection back. Raises ConfigError when the file cannot be changed."""
 

@@ -43,9 +43,7 @@ def update(
     directories are made with mode 0700. What `change` raises leaves the file as it was. Raises ConfigError when the
     file cannot be written, is no regular file, or stays locked for `LOCK_SECONDS`.
     """
-    target = os.path.realpath(path)
-    if within and os.path.commonpath([os.path.realpath(within), target]) != os.path.realpath(within):
-        raise ConfigError(f"cannot write {path}: it is a link that leads out of {within}; change {target} itself")
+    target = _target(path, within)
     directory, name = os.path.split(target)
     lock = lock or os.path.join(directory, f".{name}.lock")
     try:
@@ -65,6 +63,32 @@ def update(
 def replace(path: str, data: bytes, *, mode: int = 0o600) -> None:
     """Replace the whole content of `path`; otherwise as `update`."""
     update(path, lambda _: data, mode=mode)
+
+
+def check(path: str, *, within: str = "") -> bytes | None:
+    """Try all that `update` of `path` would need, but change no content: for who asks a person first. Returns what the
+    file holds, None where there is none. Raises ConfigError as `update`; waits for no other writer."""
+    target = _target(path, within)
+    directory, name = os.path.split(target)
+    trial = os.path.join(directory, f".{name}.try")
+    try:
+        _make(directory)
+        for one, flags in ((os.path.join(directory, f".{name}.lock"), os.O_RDWR), (trial, os.O_WRONLY)):
+            os.close(os.open(one, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        return _read(target)[0]
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(trial)
+
+
+def _target(path: str, within: str) -> str:
+    """The file that is written. Raises ConfigError for a link that leads out."""
+    target = os.path.realpath(path)
+    if within and os.path.commonpath([os.path.realpath(within), target]) != os.path.realpath(within):
+        raise ConfigError(f"cannot write {path}: it is a link that leads out of {within}; change {target} itself")
+    return target
 
 
 def _make(directory: str) -> None:

@@ -63,6 +63,10 @@ class PinStore:
         newer mcphub wrote it; a damaged one is set aside."""
         self._file(pinned.workspace, pinned.server).change(lambda _: pinned)
 
+    def check(self, workspace: str, server: str) -> None:
+        """Raise ConfigError where nothing about the server could be kept now."""
+        self._file(workspace, server).check()
+
     def path(self, workspace: str, server: str) -> str:
         """The file of one server; its name says nothing, since a server may be called anything."""
         whole = f"{workspace}\0{server}".encode("utf-8", "surrogatepass")

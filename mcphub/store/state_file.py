@@ -100,6 +100,15 @@ class StateFile(Generic[T]):
         atomicfile.update(self.path, changed)
         return made[0]
 
+    def check(self) -> None:
+        """Raise ConfigError where a change would be refused now, or the file could not be written."""
+        data = atomicfile.check(self.path)
+        try:
+            self.decode(data)
+        except Damaged:
+            if not self._mend:
+                raise
+
     def decode(self, data: bytes | None) -> T:
         """The value of a file's bytes. Raises `NewerVersion` or `Damaged`, which name the file."""
         if data is None:

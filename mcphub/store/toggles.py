@@ -40,17 +40,21 @@ def covers(directory: str, workspace: str) -> bool:
     return directory in ("", workspace) or workspace.startswith(directory.rstrip("/") + "/")
 
 
-_LOST = "what was switched off while it could be read stays so until mcphub starts again"
+#: What follows of a file that cannot be used: for one who read it before, for one who did not.
+KEPT = "what was switched off while it could be read stays so, and a mcphub that starts with it starts no server"
+LOST = "what you switched off is not known, so no server starts until it is mended; without the file all are on"
 
 
 class ToggleStore:
     """The file at `path`. Every method reads it afresh, so that several programs may use it at once."""
 
-    def __init__(self, path: str) -> None:
-        self._file = StateFile(path, Toggles, version=VERSION, lost=_LOST, mend=False)
+    def __init__(self, path: str, *, known: bool = True) -> None:
+        self.lost = KEPT if known else LOST
+        self._file = StateFile(path, Toggles, version=VERSION, lost=self.lost, mend=False)
 
     def load(self) -> tuple[Toggles, tuple[str, ...]]:
-        """What is off, and what is wrong with the file. With a file that cannot be used nothing is off."""
+        """What is off, and what is wrong with the file. One that cannot be used says of nothing that it is off; what
+        that means is for who asks."""
         return self._file.load()
 
     def understand(self, data: bytes | None) -> tuple[Toggles, tuple[str, ...]]:

@@ -6,6 +6,7 @@ It must not know the protocol or the toolset, nor why an instance is wanted.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 
 import anyio
@@ -13,7 +14,8 @@ import anyio.abc
 import msgspec
 
 from mcphub.connection.backoff import Backoff
-from mcphub.connection.machine import TurnedOff
+from mcphub.connection.machine import Asked, Connected, Disabled, Failed, Pending, TurnedOff
+from mcphub.connection.pulse import USUAL, Health
 from mcphub.connection.rest import Known
 from mcphub.connection.view import View
 from mcphub.connection.worker import Sink, Worker
@@ -23,6 +25,10 @@ from mcphub.supervisor.startup import Limiters
 from mcphub.supervisor.watch import Watch
 from mcphub.transport.link import Surroundings
 
+#: Seconds that the calls in flight of an instance get which another takes the place of, since its entry was changed;
+#: then it ends. How often it is looked whether all are answered.
+DRAIN = 30.0
+DRAIN_STEP = 0.05
 #: Lazy servers that do not run of which it is known what they said.
 MAX_KNOWN = 200
 
@@ -39,16 +45,19 @@ def _kind_of(spec: ServerSpec) -> InstanceKey:
     return msgspec.structs.replace(spec, agent="").key() if spec.agent else spec.key()
 
 
-def _why(desired: Desired, key: InstanceKey) -> str:
-    """Why an instance ends that ran: what is said of its server now, "" = it is gone, or another takes its place."""
-    for other, wish in desired.items():
-        if _same_server(other, key) and isinstance(wish, Off):
-            return f"it is disabled now ({wish.because}): {wish.detail}"
-    return ""
+def _switched_off(desired: Desired) -> dict[tuple[str, str], str]:
+    """Of each server that is off, by name and workspace, why an instance of it that ran ends now. One that is not here
+    is gone, or another takes its place."""
+    found: dict[tuple[str, str], str] = {}
+    for key, wish in desired.items():
+        if isinstance(wish, Off):
+            found.setdefault(_server(key), f"it is disabled now ({wish.because}): {wish.detail}")
+    return found
 
 
-def _same_server(one: InstanceKey, other: InstanceKey) -> bool:
-    return (one.name, one.workspace) == (other.name, other.workspace)
+def _server(key: InstanceKey) -> tuple[str, str]:
+    """What two instances of one server have in common."""
+    return key.name, key.workspace
 
 
 class Supervisor:
@@ -62,10 +71,19 @@ class Supervisor:
         sink: Sink,
         log: Callable[[str, str], None],
         stderr_bytes: int = 1 << 20,
+        health: Health = USUAL,
     ) -> None:
         self.snapshot: Watch[Snapshot] = Watch(Snapshot())
         self.workers: dict[InstanceKey, Worker] = {}
+        #: The same, by server.
+        self._instances: dict[tuple[str, str], dict[InstanceKey, Worker]] = {}
+        #: Those whose view is another one than was published; a dict keeps them in order.
+        self._stale: dict[InstanceKey, None] = {}
+        #: Told of every new one, before its task begins.
+        self.joined: Callable[[Worker], None] = lambda worker: None
         self._leaving: dict[Worker, anyio.Event] = {}
+        #: Those of them that still answer what was asked of them.
+        self._draining: set[Worker] = set()
         self._stopping = False
         self._desired: Desired = {}
         #: What lazy servers said that do not run any more, by what they would run as; the oldest go first.
@@ -76,6 +94,7 @@ class Supervisor:
         self._sink = sink
         self._log = log
         self._stderr_bytes = stderr_bytes
+        self._health = health
         self._tasks: anyio.abc.TaskGroup | None = None
         self._scheduled = False
 
@@ -102,11 +121,30 @@ class Supervisor:
             return
         self._desired = desired
         plan = reconcile(desired, self.workers)
+        # By server, once: a thousand entries may change in one moment.
+        off = _switched_off(desired)
+        wanted = {_server(key) for key, wish in desired.items() if isinstance(wish, Want)} if self._draining else set()
+        for worker in list(self._draining):
+            # What a person or policy switched off meanwhile, or took away, ends at once.
+            if _server(worker.key) not in wanted:
+                worker.post(TurnedOff("stopping", off.get(_server(worker.key), "")))
+        started = {_server(key) for key in plan.start}
         for key in plan.stop:
             worker = self.workers.pop(key)
+            self._left(worker)
             self._remember(worker)
             self._leaving[worker] = anyio.Event()
-            worker.post(TurnedOff("stopping", _why(desired, key)))
+            if worker.calls and _server(key) in started:
+                self._draining.add(worker)
+                self._tasks.start_soon(self._drain, worker, name=f"end of {worker.name}")
+            else:
+                worker.post(TurnedOff("stopping", off.get(_server(key), "")))
+        # What it replaces has ended before it starts: two of one server may want the same port, file or profile.
+        # What still has calls is not waited for, since new ones would have to wait as long.
+        ending: dict[tuple[str, str], list[anyio.Event]] = {}
+        for leaver, ended in self._leaving.items():
+            if leaver not in self._draining:
+                ending.setdefault(_server(leaver.key), []).append(ended)
         for key in plan.start:
             wish = desired[key]
             assert isinstance(wish, Want)
@@ -116,17 +154,28 @@ class Supervisor:
                 self._surroundings,
                 limiter,
                 self._backoff,
-                self._changed,
+                functools.partial(self._changed, key),
                 self._sink,
                 self._log,
                 self._stderr_bytes,
                 known=self._recall(wish.spec),
+                health=self._health,
             )
             self.workers[key] = worker
-            # What it replaces has ended before it starts: two of one server may want the same port, file or profile.
-            before = [ended for other, ended in self._leaving.items() if _same_server(other.key, key)]
+            self._instances.setdefault(_server(key), {})[key] = worker
+            self._stale[key] = None
+            self.joined(worker)
+            before = ending.get(_server(key), [])
             self._tasks.start_soon(self._run_worker, worker, before, name=f"worker {wish.spec.name}")
         self._publish()
+
+    def _left(self, worker: Worker) -> None:
+        """It is not in the table any more."""
+        self._stale[worker.key] = None
+        others = self._instances[_server(worker.key)]
+        del others[worker.key]
+        if not others:
+            del self._instances[_server(worker.key)]
 
     def _remember(self, worker: Worker) -> None:
         if worker.spec.lazy and (known := worker.known) is not None:
@@ -140,13 +189,33 @@ class Supervisor:
         if not spec.lazy:
             return None
         key = _kind_of(spec)
-        alike = (worker.known for worker in self.workers.values() if _kind_of(worker.spec) == key)
+        others = self._instances.get(_server(key), {}).values()
+        alike = (worker.known for worker in others if _kind_of(worker.spec) == key)
         return next((known for known in alike if known is not None), None) or self._known.get(key)
 
     def look_for_programs(self) -> None:
         """Programs are looked for elsewhere now: let the servers whose program was not found try again."""
         for worker in self.workers.values():
             worker.wake_not_found()
+
+    async def _drain(self, worker: Worker) -> None:
+        """Let an instance that was replaced answer what is in flight, for so long."""
+        event = TurnedOff("stopping")
+        self._log("info", f"{worker.name}: its entry was changed; {worker.calls} calls in flight are waited for")
+        worker.part(event)
+        for _ in range(round(DRAIN / DRAIN_STEP)):
+            if not (worker.calls and isinstance(worker.state, Connected)):
+                break
+            await anyio.sleep(DRAIN_STEP)  # a call pays nothing for being counted
+        if not isinstance(worker.state, Disabled):
+            worker.post(event)
+
+    def _drained(self, worker: Worker) -> None:
+        """It has ended: what took its place may have wanted something that it had."""
+        self._draining.discard(worker)
+        for other in self._instances.get(_server(worker.key), {}).values():
+            if isinstance(other.state, Failed) or (isinstance(other.state, Pending) and other.state.fault is not None):
+                other.post(Asked())
 
     async def _run_worker(self, worker: Worker, before: list[anyio.Event]) -> None:
         try:
@@ -156,15 +225,30 @@ class Supervisor:
         finally:
             if worker in self._leaving:
                 self._leaving.pop(worker).set()
-            self._changed()
+            if worker in self._draining:
+                self._drained(worker)
+            self._changed(worker.key)
 
-    def _changed(self) -> None:
+    def _changed(self, key: InstanceKey) -> None:
         """A worker has another view: publish once a turn of the loop, however many changed."""
+        self._stale[key] = None
         if not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._publish)
+            asyncio.get_running_loop().call_soon(self.catch_up)
+
+    def catch_up(self) -> None:
+        """Publish at once what else would be published later in this turn of the loop."""
+        if self._scheduled:
+            self._publish()
 
     def _publish(self) -> None:
         self._scheduled = False
-        views = {key: worker.view() for key, worker in self.workers.items()}
+        views = self.snapshot.value.views.copy()
+        stale, self._stale = self._stale, {}
+        for key in stale:
+            worker = self.workers.get(key)
+            if worker is not None:
+                views[key] = worker.view()
+            else:
+                views.pop(key, None)
         self.snapshot.publish(Snapshot(views, self._desired))

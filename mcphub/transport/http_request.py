@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import anyio
 
 from mcphub import __version__
-from mcphub.auth.headers_helper import rejected
 from mcphub.protocol.http_answer import Head, Refusal
 from mcphub.protocol.mirrored import Told
 from mcphub.spec import ServerSpec
 
 if TYPE_CHECKING:
-    from mcphub.net import Answer, Header
+    from mcphub.net import Answer, Header, Signer
 
 #: Methods whose stream is meant to stay open.
 ENDLESS = frozenset(["subscriptions/listen"])
@@ -29,7 +28,7 @@ RATE_TRIES = 3
 RATE_REST = 1.0
 RATE_MOST = 30.0
 
-SIGN_IN = "needs a sign-in, which this version cannot do; a static header can be set in `headers`"
+SIGN_IN = "needs a sign-in"
 #: Kinds of refusal that the server itself has spoken.
 _SPOKEN = frozenset(["refused", "rate_limited", "status", "unreadable", "older"])
 
@@ -106,17 +105,25 @@ def time_for(method: str, spec: ServerSpec) -> float:
     return spec.startup_timeout if method.endswith("/list") else spec.call_timeout
 
 
-def after_helper(refusal: Refusal, helped: bool) -> Refusal:
-    """A refusal of what a `headersHelper` gave is no matter of signing in (case C116): nothing else is to be had."""
-    if refusal.kind != "needs_auth" or not helped:
-        return refusal
-    return Refusal("refused", rejected(refusal.message))
+def after_signer(refusal: Refusal, signer: Signer | None) -> Refusal:
+    """A refusal as whoever signs has it: of what a `headersHelper` gave it is no matter of signing in (case C116)."""
+    told = signer.told(refusal.message) if refusal.kind == "needs_auth" and signer is not None else None
+    return Refusal(*told, whole=True) if told is not None else refusal
 
 
-def worded(method: str, refusal: Refusal, signed: bool) -> str:
+def sign_in_at(signer: Signer | None) -> str:
+    """The beginning of what a person is told where a server wants a sign-in."""
+    if signer is None or not signer.login:
+        return "wants credentials, and its entry has none; set a header that it accepts in `headers`"
+    return f"{SIGN_IN}: {signer.login}"
+
+
+def worded(method: str, refusal: Refusal, signed: bool, signer: Signer | None = None) -> str:
     """A refusal as the one who asked reads it. `signed`: the entry has credentials."""
+    if refusal.whole:
+        return refusal.message
     if refusal.kind != "needs_auth":
         return f"{method}: {refusal.message}" if refusal.kind in _SPOKEN else refusal.message
     if signed:
         return f"refuses the credentials of its entry ({refusal.message}); correct them in `headers`"
-    return f"{SIGN_IN} ({refusal.message})"
+    return f"{sign_in_at(signer)} ({refusal.message})"

@@ -6,6 +6,7 @@ basic/transports (session management, resumability and redelivery).
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 BEGIN = 60.0
 GOODBYE = 2.0
 #: Seconds before a stream is taken up again: where the server named none, the most, and failures in a row that end it.
+#: A standing stream waits up to twice as long, by chance.
 RETRY = 1.0
 RETRY_MOST = 60.0
 RESUME_FAILURES = 5
@@ -153,4 +155,6 @@ class HttpSession:
             lasted = anyio.current_time() - began
             failures = 0 if brought or lasted > BRIEF else failures + 1
             wait = RETRY if retry is None else retry
-            await anyio.sleep(min(max(wait, 2.0**failures if failures > 1 else 0.0), RETRY_MOST))
+            wait = min(max(wait, 2.0**failures if failures > 1 else 0.0), RETRY_MOST)
+            # A thousand servers that went at the same moment are not asked again at the same moment.
+            await anyio.sleep(wait * random.uniform(1.0, 2.0))

@@ -32,7 +32,7 @@ from mcphub.transport import sign_in
 from mcphub.transport.http_request import (
     RATE_TRIES,
     HttpRequest,
-    after_helper,
+    after_signer,
     common_headers,
     head_of,
     rest_of,
@@ -125,6 +125,9 @@ class HttpSseChannel:
 
     def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
         return tools, ()
+
+    def way_changed(self) -> None:
+        self._client.way_changed()
 
     # --- channel.Channel ---------------------------------------------------------------------------------------------
 
@@ -303,9 +306,9 @@ class HttpSseChannel:
                 self._receiver.unanswered(request.mid, "session", SESSION_GONE)
                 self._session_gone()
             else:
-                refusal = after_helper(refusal, self._client.signer is not None)
+                refusal = after_signer(refusal, self._client.signer)
                 self.retry_after = refusal.retry_after
-                text = worded(request.method, refusal, self._signed)
+                text = worded(request.method, refusal, self._signed, self._client.signer)
                 if refusal.kind == "needs_auth" and not self._signed and self._endpoint is None:
                     text = await sign_in.explained(self._client, self._url, refusal)
                 self._receiver.unanswered(request.mid, refusal.kind, text)

@@ -2,7 +2,8 @@
 
 It must not know which servers there are; the daemon hands them over by name. A handler gets method and params and
 returns a result, or an awaitable of it, or raises JSONRPCError; it is called on the loop and must not block. What it
-awaits is cancelled with its request, and with the connection.
+awaits is cancelled with its request, and with the connection. One whose third parameter is called `notify` gets a
+function there that sends a notification: `notify(method, params)`, while a call lasts or later, from any thread.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,9 +24,14 @@ import msgspec
 from mcphub.channel import Data, Receiver
 from mcphub.errors import JSONRPCError, TransportError
 from mcphub.protocol import jsonrpc
+from mcphub.transport.in_process_stream import StreamLink, StreamServer, open_stream_server
 from mcphub.transport.one_stream import OneStream
 
-Handler = Callable[[str, dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
+Answered = dict[str, Any] | Awaitable[dict[str, Any]]
+Notify = Callable[[str, dict[str, Any]], None]
+Handler = Callable[[str, dict[str, Any]], Answered] | Callable[[str, dict[str, Any], Notify], Answered]
+#: What the daemon may be given under a name.
+Embedded = Handler | StreamServer
 
 
 class InProcessChannel:
@@ -44,11 +51,30 @@ class InProcessChannel:
         self.receiver = receiver
         self.closed = anyio.Event()
         self.reason = ""
-        self._handler = handler
+        self._handler: Callable[..., Answered] = handler
+        self._more = (self.notify,) if _notifies(handler) else ()
         self._on_error = on_error
         self._tasks = tasks
         self._running: dict[int | str, anyio.CancelScope] = {}
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification of the handler's; dropped once the channel is closed. Raises TypeError for params that
+        are no JSON."""
+        frame = jsonrpc.notification_frame(method, msgspec.json.encode(params))
+        if threading.get_ident() == self._thread:
+            self._say(frame)  # in front of the answer that the handler may return next
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._say, frame)
+
+    def _say(self, frame: bytes) -> None:
+        if self.closed.is_set():
+            return
+        try:
+            self.receiver.frame(memoryview(frame)[:-1])
+        except Exception as e:
+            self._broke(e)
 
     def send(self, *parts: Data) -> None:
         if not self.closed.is_set():
@@ -85,7 +111,7 @@ class InProcessChannel:
             return
         mid = jsonrpc.encode_id(env.id)
         try:
-            result = self._handler(env.method, json.loads(bytes(env.params) or b"{}"))
+            result = self._handler(env.method, json.loads(bytes(env.params) or b"{}"), *self._more)
             if inspect.isawaitable(result):
                 scope = self._running[env.id] = anyio.CancelScope()
                 self._tasks.start_soon(self._await, env.id, result, scope)
@@ -120,6 +146,15 @@ class InProcessChannel:
                 self._broke(e)
 
 
+def _notifies(handler: Callable[..., Answered]) -> bool:
+    """Whether it wants to be given what sends notifications."""
+    try:
+        parameters = list(inspect.signature(handler).parameters)
+    except (TypeError, ValueError):
+        return False  # it is none that Python can look into
+    return len(parameters) > 2 and parameters[2] == "notify"
+
+
 def _result(mid: bytes, result: Any) -> bytes:
     return jsonrpc.result_frame(mid, msgspec.json.encode(result))
 
@@ -144,15 +179,21 @@ class InProcessLink(OneStream):
 @asynccontextmanager
 async def open_in_process(
     name: str,
-    servers: Mapping[str, Handler],
+    servers: Mapping[str, Embedded],
     receiver: Receiver,
     report: Callable[[BaseException], None] | None = None,
-) -> AsyncIterator[InProcessLink]:
-    """Hold a channel to the server of this name. Raises TransportError (kind `not_found`)."""
+    grace: float = 2.0,
+) -> AsyncIterator[InProcessLink | StreamLink]:
+    """Hold a channel to the server of this name; one that speaks for itself has `grace` seconds for its end. Raises
+    TransportError (kind `not_found`)."""
     handler = servers.get(name)
     if handler is None:
         text = f"cannot open the in-process server {name}: the daemon was given none of this name"
-        raise TransportError(f"{text} (mcphub serve --embed {name}=MODULE:CALLABLE)", kind="not_found")
+        raise TransportError(f"{text} (mcphub serve --embed {name}=MODULE:OBJECT)", kind="not_found")
+    if isinstance(handler, StreamServer):
+        async with open_stream_server(handler, receiver, grace, report) as stream:
+            yield stream
+        return
     async with anyio.create_task_group() as tasks:
         channel = InProcessChannel(handler, receiver, tasks, report)
         try:

@@ -22,7 +22,7 @@ def _open_in_process(
     spec: ServerSpec, around: Surroundings, receiver: Receiver, stderr: StderrRing
 ) -> AbstractAsyncContextManager[Link]:
     assert isinstance(spec.transport, InProcessSpec)
-    return open_in_process(spec.transport.name, around.in_process, receiver, around.report)
+    return open_in_process(spec.transport.name, around.in_process, receiver, around.report, around.grace)
 
 
 def _open_streamable_http(

@@ -6,14 +6,28 @@ It must not know which transports exist; kinds.py lists them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from mcphub.channel import Channel
-from mcphub.transport.in_process import Handler
+from mcphub.spec import ServerSpec
+from mcphub.transport.in_process import Embedded
 from mcphub.transport.process import Launcher
 from mcphub.transport.wire import Batch
+
+if TYPE_CHECKING:
+    from mcphub.net import Signer
+
+
+class Signing(Protocol):
+    """Who has the credentials of servers that are signed in to; see auth.credentials."""
+
+    def signer(self, spec: ServerSpec, hide: Callable[..., None] | None) -> Signer | None: ...
+
+    def wanted(self, spec: ServerSpec) -> None: ...
+
+    def again(self, spec: ServerSpec) -> None: ...
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -23,10 +37,11 @@ class Surroundings(msgspec.Struct, frozen=True):
     launcher: Launcher
     batch: Batch
     environment: Callable[[], Mapping[str, str]]
-    in_process: Mapping[str, Handler] = msgspec.field(default_factory=dict)
+    in_process: Mapping[str, Embedded] = msgspec.field(default_factory=dict)
     grace: float = 2.0
     report: Callable[[BaseException], None] | None = None
     hide: Callable[..., None] | None = None
+    credentials: Signing | None = None
 
 
 class Link(Protocol):
@@ -52,6 +67,10 @@ class Link(Protocol):
 
     def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
         """Of the tools just listed, those that can be called over this transport, and warnings about the others."""
+
+    def way_changed(self) -> None:
+        """This machine may reach the server by another way now: what is kept open for later requests is not used for
+        any. What is under way goes on."""
 
     async def exit_code(self, wait: float) -> int | None:
         """The process's exit code once it is known, at most `wait` seconds from now; negative = signal."""

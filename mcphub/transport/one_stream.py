@@ -25,3 +25,6 @@ class OneStream:
 
     def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
         return tools, ()
+
+    def way_changed(self) -> None:
+        """There is nothing but the stream."""

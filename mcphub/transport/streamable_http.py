@@ -35,7 +35,7 @@ from mcphub.transport.framing import MAX_MESSAGE
 from mcphub.transport.http_request import (
     RATE_TRIES,
     HttpRequest,
-    after_helper,
+    after_signer,
     common_headers,
     head_of,
     rest_of,
@@ -185,6 +185,9 @@ class HttpChannel:
         self._listed.set()
         return kept, warnings
 
+    def way_changed(self) -> None:
+        self._client.way_changed()
+
     def _odd(self, kind: str, text: str) -> None:
         self._notes[kind] += 1
         if self._notes[kind] <= MAX_NOTES:
@@ -302,10 +305,10 @@ class HttpChannel:
         if refusal.kind == "session":
             self._give_back(request)
         else:
-            refusal = after_helper(refusal, self._client.signer is not None)
+            refusal = after_signer(refusal, self._client.signer)
             self.retry_after = refusal.retry_after
             self._doubt = self._doubt or refusal.kind in ("unreachable", "tls", "lost")
-            text = worded(request.method, refusal, self._signed)
+            text = worded(request.method, refusal, self._signed, self._client.signer)
             if refusal.kind == "needs_auth" and not self._signed and (request.probes or request.method == "initialize"):
                 text = await sign_in.explained(self._client, self._url, refusal)
             self._unanswered(request, refusal.kind, text)
@@ -527,6 +530,9 @@ class HttpLink(msgspec.Struct):
 
     def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
         return self.channel.usable(tools)
+
+    def way_changed(self) -> None:
+        self.channel.way_changed()
 
 
 @asynccontextmanager

@@ -22,12 +22,24 @@ MAX_PATH = 103 if sys.platform == "darwin" else 107
 
 
 @contextmanager
-def listening(path: str) -> Iterator[socket.socket]:
+def listening(path: str, given: socket.socket | None = None) -> Iterator[socket.socket]:
     """A non-blocking socket that listens at `path`, mode 0600 in a directory of mode 0700; the file goes at the end.
 
-    A socket file that nobody answers on is replaced. Raises ConfigError where another daemon answers, where the
-    directory is not this user's own, and where the path does not fit.
+    A socket file that nobody answers on is replaced. One that is `given` listens there already, and its file stays: it
+    is the service manager's. Raises ConfigError where another daemon answers, where the directory is not this user's
+    own, and where the path does not fit.
     """
+    if given is not None:
+        with given:
+            try:
+                _private_directory(os.path.dirname(path))
+                os.chmod(path, 0o600)
+            except FileNotFoundError:
+                pass  # somebody removed it: whoever holds a connection is answered all the same
+            except OSError as error:
+                raise ConfigError(f"cannot listen at {path}: {error.strerror or error}") from error
+            yield given
+        return
     size = len(os.fsencode(path))
     if size > MAX_PATH:
         raise ConfigError(
@@ -87,6 +99,14 @@ def _locked(directory: str, path: str) -> Iterator[None]:
         os.close(handle)
 
 
+def _is_service_manager(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip() == "systemd"
+    except OSError:
+        return False
+
+
 def _clear(path: str) -> None:
     """Remove the socket that a daemon left behind when it was killed. Raises ConfigError where one still answers."""
     try:
@@ -100,6 +120,11 @@ def _clear(path: str) -> None:
         answer = probe.connect_ex(path)  # EAGAIN: one that lives, with a full queue
         peer = peer_of(probe) if answer == 0 else None
     if answer in (0, errno.EAGAIN):
+        if peer is not None and peer.pid is not None and _is_service_manager(peer.pid):
+            raise ConfigError(
+                f"cannot listen at {path}: the service manager holds it, and starts the daemon when somebody connects. "
+                "See `mcphub service status`; to run one by hand: systemctl --user stop mcphub.socket mcphub.service"
+            )
         who = f" (pid {peer.pid})" if peer is not None and peer.pid is not None else ""
         raise ConfigError(
             f"cannot listen at {path}: another mcphub daemon{who} answers there. Stop it with `mcphub stop`"

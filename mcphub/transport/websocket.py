@@ -26,7 +26,7 @@ from mcphub.protocol import http_answer
 from mcphub.protocol.http_answer import Head, Refusal
 from mcphub.spec import HttpSpec, ServerSpec
 from mcphub.transport.framing import MAX_MESSAGE
-from mcphub.transport.http_request import after_helper, common_headers, worded
+from mcphub.transport.http_request import after_signer, common_headers, worded
 from mcphub.transport.link import Surroundings
 from mcphub.transport.one_stream import OneStream
 from mcphub.transport.signing import signer_of
@@ -177,9 +177,10 @@ async def open_websocket(
     url = str(transport.url)
     headers, signed = common_headers(transport.headers, outbound.credentials(url))
     signer = await signer_of(spec, around, note)
-    again = signer is not None
+    tried = 0
     while True:
-        given = signer.headers if signer is not None else ()
+        given = signer.headers_for("GET", url) if signer is not None else ()
+        version = signer.version() if signer is not None else 0
         names = {name.lower() for name, _ in given} | {b"accept-encoding"}
         sent = [*(one for one in headers if one[0].lower() not in names), *given]
         try:
@@ -188,12 +189,13 @@ async def open_websocket(
             )
             break
         except outbound.Rejected as e:
-            if e.status in (401, 403) and signer is not None and again:
-                again = False
-                if await signer.renewed(given):
+            if e.status in (401, 403) and signer is not None and tried < signer.tries:
+                tried += 1
+                if await signer.renewed(version, e.status, ()):
                     continue
-            refusal = after_helper(_refusal(e.status, e.headers, e.body), signer is not None)
-            raise TransportError(worded("the WebSocket", refusal, signed), kind=refusal.kind) from None
+            refusal = after_signer(_refusal(e.status, e.headers, e.body), signer)
+            text = worded("the WebSocket", refusal, signed)
+            raise TransportError(text, kind=refusal.kind, retry_after=refusal.retry_after) from None
     for warning in warnings:
         note(warning)
     try:

@@ -139,6 +139,7 @@ class Wire(asyncio.BufferedProtocol):
         self._paired = False
         self._resting = False
         self._halted = False
+        self._held = False
         self._spent = 0
         self._told = False
         self._journal: Journal | None = None
@@ -221,7 +222,7 @@ class Wire(asyncio.BufferedProtocol):
         lent = False
         try:
             while left and not self._ended:
-                if self.full and not self._keep_reading:
+                if self._held or (self.full and not self._keep_reading):
                     break  # its answers would pile up: the rest waits until it reads
                 try:
                     lines = buffer.take(min(some, left))
@@ -290,7 +291,14 @@ class Wire(asyncio.BufferedProtocol):
             self._reader.resume_reading()
 
     def _stopped(self) -> bool:
-        return self.full and not self._keep_reading
+        return self._held or (self.full and not self._keep_reading)
+
+    def hold(self) -> None:
+        """Hand on nothing more that the peer sends, for good: it stays where it is, for whoever takes the peer over.
+        What is sent to it still goes out."""
+        self._held = True
+        if self._reader is not None and not self._resting and not self._reader.is_closing():
+            self._reader.pause_reading()
 
     def eof_received(self) -> bool:
         self._end("")

@@ -21,12 +21,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from . import features, goals, http_load, load, neighbours, peers, scale, startup, targets
+from . import features, goals, http_load, load, neighbours, outage, peers, scale, startup, targets
 from .report import Report, write_markdown
 from .running import Running, say
 from .wire import BenchError
 
-SECTIONS = ("load", "http", "startup", "neighbours", "scale", "config", "features")
+SECTIONS = ("load", "http", "startup", "neighbours", "scale", "config", "outage", "features")
 #: The peers are not ours to install everywhere; without them these goals stay open and nothing is wrong.
 OPTIONAL = ("6 c64", "6 c1", "19 c1", "19 c8", "19 c64", "19 best")
 
@@ -48,10 +48,14 @@ class Plan:
     tools: int
     #: Servers of the configuration that is read, decided about and changed.
     entries: int = 500
+    #: Remote servers that go and come back.
+    fleet: int = 1000
 
 
 FULL = Plan(rounds=5, seconds=0.6, scale_rounds=5, startup_rounds=21, idle_seconds=5.0, servers=50, tools=20)
-QUICK = Plan(rounds=2, seconds=0.12, scale_rounds=1, startup_rounds=3, idle_seconds=1.0, servers=50, tools=20)
+QUICK = Plan(
+    rounds=2, seconds=0.12, scale_rounds=1, startup_rounds=3, idle_seconds=1.0, servers=50, tools=20, fleet=100
+)
 
 
 @dataclass(slots=True)
@@ -224,6 +228,12 @@ def config_section(folder: Path, program: Path, plan: Plan, collected: Collected
     collected.add("Configuration", dataclasses.asdict(found), configuration.figures(found), tables)
 
 
+def outage_section(folder: Path, program: Path, plan: Plan, collected: Collected) -> None:
+    """Goal 25."""
+    found = outage.run(folder / "o", program, servers=plan.fleet)
+    collected.add("An outage", dataclasses.asdict(found), outage.figures(found), outage.tables(found))
+
+
 def measure(options: argparse.Namespace, plan: Plan, program: Path, collected: Collected) -> None:
     """Every section that was asked for. Raises OutOfTime, SystemExit and KeyboardInterrupt after all has ended."""
     sections = options.only.split(",")
@@ -244,6 +254,9 @@ def measure(options: argparse.Namespace, plan: Plan, program: Path, collected: C
         if "config" in sections:
             say("configuration")
             config_section(folder, program, plan, collected)
+        if "outage" in sections:
+            say("an outage")
+            outage_section(folder, program, plan, collected)
         if "features" in sections:
             say("features")
             features_section(folder, program, plan, collected)

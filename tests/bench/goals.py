@@ -70,6 +70,8 @@ GOALS = (
     Goal("23", "instances that one changed entry of 500 restarts", "", "most", 1, 1),
     Goal("23 s", "the same, from the write to the first call of the new instance", " ms", "most", 1000, 400),
     Goal("24", "CPU that a workspace without a project file adds to an agent's start", " us", "most", 1000, 300),
+    Goal("25", "attempts at once while 1,000 remote servers go and come back", "", "most", 20, 20),
+    Goal("25 s", "the same, from their return until all are connected", " s", "most", 45, 25),
     Goal("flood", "echo p50 while another server floods, of its p50 without", "x", "most", 1.5, 1.1),
 )
 

@@ -23,6 +23,7 @@ from . import (
     http_load,
     load,
     neighbours,
+    outage,
     peers,
     relays,
     report,
@@ -369,6 +370,17 @@ def test_configuration_runs(folder: Path) -> None:
     )
     [table] = configuration.tables(found, 12)
     assert "`resolve` of them, 9 layers" in table
+
+
+def test_outage_runs(folder: Path) -> None:
+    """All servers go and all come back; never more attempts at once than the limiter lets through."""
+    found = outage.run(folder, Path(sys.executable).with_name("mcphub"), servers=30, away=1.0)
+    assert found.error == ""
+    assert {name: steps[-1] for name, steps in found.connected.items()} == {"start": 30, "away": 0, "back": 30}
+    assert sum(found.begun["start"]) >= 30
+    assert outage.figures(found)["25"].values[0] <= 20
+    table, curve = outage.tables(found)
+    assert "| away | 1.0 |" in table and "connected" in curve
 
 
 def test_command_says_what_it_lacks() -> None:

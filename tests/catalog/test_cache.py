@@ -207,3 +207,32 @@ def test_many_hidden_tools_are_searched_quickly() -> None:
     assert "s49.enabledTools" in catalog.refusal(*both, "mcp__s49__t199")
     assert catalog.refusal(*both, "mcp__s49__none") == ""
     assert time.perf_counter() - start < 10
+
+
+def test_what_is_too_long_beside_the_tools_is_said() -> None:
+    """C177: texts of prompts and resources, and instructions."""
+    facts = Facts("legacy", "2025-11-25", {}, {}, "i" * 3000)
+    shelf = {"prompts/list": (b'{"name":"p","description":"%b"}' % (b"x" * 400),)}
+    a = msgspec.structs.replace(view("a", tool("x")), facts=facts, shelf=shelf)
+    assert Catalog(text_length=300).unclean(a) == (
+        "1 texts of its prompts and resources are cut to 300 characters",
+        "its instructions are cut from 3000 to 2000 characters",
+    )
+    library = Catalog(text_length=300).library("", *given(a))
+    assert b" [cut]" in library.pages["prompts/list"].pages[0].modern
+
+
+def test_what_is_said_of_other_servers_tools() -> None:
+    """C177: a description or instructions that speak of another server's tools are flagged, and listed."""
+    facts = Facts("legacy", "2025-11-25", {}, {}, "Use mcp__b__send last.")
+    told = b'"description":"Before mcp__b__x%d call mcp__a__t%d.","name"'
+    tools = [tool(f"t{n}").replace(b'"name"', told % (n, n)) for n in range(5)]
+    a = msgspec.structs.replace(view("a", *tools), facts=facts)
+    catalog = Catalog()
+    listed, warnings = catalog.definitions(a)
+    assert len(listed) == 5
+    assert warnings == (
+        "descriptions of its tools (t0, t1, t2 and 2 more) speak of tools that other servers may have: mcp__b__x0, "
+        "mcp__b__x1, mcp__b__x2 and 2 more",
+    )
+    assert catalog.unclean(a) == ("its instructions speak of tools that other servers may have: mcp__b__send",)

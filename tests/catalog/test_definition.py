@@ -266,3 +266,32 @@ def test_whatever_a_server_lists_agents_get_valid_tools(tools: list[Any]) -> Non
         if modern:
             result |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         validate_server_result("tools/list", version, result)
+
+
+def test_long_texts_are_cut_for_agents_alone() -> None:
+    """C177: no tool is lost by them; people, and what is remembered of the tool, have the whole."""
+    long = "d" * 5000
+    tool = {
+        "name": "x", "title": long, "description": long, "annotations": {"title": long, "readOnlyHint": True},
+        "inputSchema": {"type": "object", "properties": {"a": {"type": "string", "description": long}}},
+        "outputSchema": {"type": "object", "enum": [long]},
+    }  # fmt: skip
+    [definition], warnings = read(tool)
+    shown = rendered(definition)
+    for text in (
+        shown["title"], shown["description"], shown["annotations"]["title"],
+        shown["inputSchema"]["properties"]["a"]["description"],
+    ):  # fmt: skip
+        assert (len(text), text[-7:]) == (2048, "d [cut]")
+    assert shown["outputSchema"]["enum"] == [long]
+    assert definition.read_only
+    assert {json.loads(key): json.loads(value) for key, value in definition.members} == {
+        key: value for key, value in tool.items() if key != "name"
+    }
+    assert definition.description == long
+    assert warnings == ("tool x: 4 of its texts are cut for agents to 2048 characters; whole: "
+                        "mcphub tools --schemas --json",)  # fmt: skip
+    (definition,), warnings = read_definitions((json.dumps({**tool, "description": "e" * 5001}).encode(),), 5000)
+    assert len(rendered(definition)["description"]) == 5000
+    assert warnings[0].startswith("tool x: 1 of its texts is cut for agents to 5000 characters")
+    assert read_definitions((json.dumps(tool).encode(),), 5000)[1] == ()

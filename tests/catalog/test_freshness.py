@@ -44,7 +44,7 @@ def left(*views: View, method: str = TOOLS, now: float = NOW) -> tuple[float, bo
 
 
 def test_the_strictest_part_counts() -> None:
-    """Obligation 57: of 5 s and 60 s, 5 s are left, and fewer later; any private part makes the list private."""
+    """B57: of 5 s and 60 s, 5 s are left, and fewer later; any private part makes the list private."""
     five, sixty = Freshness(NOW + 5, True), Freshness(NOW + 60, True)
     views = view("modern", tools=five), view("modern", tools=sixty)
     assert left(*views) == (5, True)
@@ -85,7 +85,7 @@ def test_a_legacy_server(capabilities: Mapping[str, Any], seconds: float) -> Non
 
 @pytest.mark.parametrize("state", [Pending(1, 5.0, FAULT), Failed(FAULT, 1)])
 def test_a_server_that_is_away(state: State) -> None:
-    """Obligation 57: its old list is there, and not to be kept; who may have it has not changed."""
+    """B57: its old list is there, and not to be kept; who may have it has not changed."""
     assert left(view("modern", state=state, tools=Freshness(NOW + 60, True))) == (-NOW, True)
     assert left(view("legacy", state=state)) == (-NOW, False)
     assert left(view(None, state=state)) == (-NOW, False)

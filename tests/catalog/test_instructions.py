@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mcphub.catalog.instructions import CUT, MAX_ALL, MAX_ONE, merge_instructions
+from mcphub.catalog.hygiene import CUT
+from mcphub.catalog.instructions import MAX_ALL, MAX_ONE, merge_instructions
 
 
 def test_each_under_its_name() -> None:

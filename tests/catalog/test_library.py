@@ -17,6 +17,7 @@ from mcphub.catalog.library import (
     Library,
     Shelf,
     merge,
+    overlong,
     unclean,
 )
 from mcphub.protocol.content import ORIGINAL_KEY
@@ -67,7 +68,7 @@ def test_prompt_names_that_clash() -> None:
 
 
 def test_one_uri_of_two_servers() -> None:
-    """Obligations 54 and 56: both are listed; each exposed URI leads to its own server, the raw one to both."""
+    """B54, B56: both are listed; each exposed URI leads to its own server, the raw one to both."""
     item = {"uri": "file:///a", "name": "n", "_meta": {"x": 1}}
     library = merged(shelf(A, resources=[item]), shelf(B, resources=[item, {"uri": "file:///b", "name": "b"}]))
     listed = items(library, RESOURCES)
@@ -136,7 +137,7 @@ def test_pages() -> None:
 
 
 def test_equal_inputs_give_equal_bytes() -> None:
-    """Obligation 61: whichever server is first, and digests change with the list they belong to alone."""
+    """B61: whichever server is first, and digests change with the list they belong to alone."""
     a, b = shelf(A, prompts=[{"name": "p"}]), shelf(B, resources=[{"uri": "x:1"}])
     one, two = merged(a, b), merged(b, a)
     assert one.pages == two.pages and one.digests == two.digests
@@ -213,3 +214,18 @@ def test_unclean_characters_are_removed_and_counted() -> None:
     assert unclean({PROMPTS: (b'{"name":"p","description":"d\\n"}', b"{\x7f"), RESOURCES: ()}) == 0
     alone = merge([Shelf(InstanceKey("s", "d"), {PROMPTS: (b'{"name":"p\\u001bq"}',)})], ["s"], prefixed=False)
     assert list(alone.prompts) == ["pq"] and alone.prompts["pq"].original == "p\x1bq"
+
+
+def test_long_texts_are_cut() -> None:
+    """C177: titles and descriptions, those of a prompt's arguments too; names and URIs stay whole."""
+    long = "x" * 400
+    prompt = {"name": long, "description": long, "arguments": [{"name": long, "description": long}]}
+    resource = {"uri": f"file:///{long}", "name": long, "title": long}
+    lists = {PROMPTS: (json.dumps(prompt).encode(),), RESOURCES: (json.dumps(resource).encode(),)}
+    library = merge([Shelf(InstanceKey("s", "d"), lists)], ["s"], limit=300, prefixed=False)
+    short = "x" * 294 + " [cut]"
+    [shown] = json.loads(b"[" + library.pages[PROMPTS].pages[0].modern + b"]")
+    assert shown == {"name": long, "description": short, "arguments": [{"name": long, "description": short}]}
+    [shown] = json.loads(b"[" + library.pages[RESOURCES].pages[0].modern + b"]")
+    assert shown == {"uri": f"file:///{long}", "name": long, "title": short}
+    assert (overlong(lists, 300), overlong(lists, 400), overlong({PROMPTS: (b"{" * 400,)}, 300)) == (3, 0, 0)

@@ -249,6 +249,15 @@ def test_what_cannot_be_written_counts_while_the_daemon_runs(tmp_path: Path) -> 
     assert names(Catalog(pins=Pins(PinStore(str(later)))), view(EVIL)) == []
 
 
+def test_an_approval_that_could_not_be_kept(tmp_path: Path) -> None:
+    """C172: that is known before a person is asked."""
+    (tmp_path / "pins").write_text("no directory")
+    catalog = Catalog(pins=Pins(PinStore(str(tmp_path / "pins"))))
+    with pytest.raises(ConfigError, match="cannot write "):
+        catalog.check(view(X))
+    Catalog().check(view(X))
+
+
 def test_a_file_that_vanishes_while_the_daemon_runs(start: Callable[..., Catalog], store: PinStore) -> None:
     """C172: what was known stays known; only how a tool differs cannot be told any more."""
     catalog = learned(start(), view(X))

@@ -296,7 +296,8 @@ def test_what_a_person_switched_off(home: Home) -> None:
 
 
 def test_toggles_that_cannot_be_read(home: Home) -> None:
-    """What was off stays off while the file is damaged or another's; at a start without a word nothing is off."""
+    """What was off stays off while the file is damaged or another's; where nobody has read it, nothing is known to be
+    on, until it is mended or gone."""
     home.write("config/mcp.json", {"a": {"command": "x"}})
     ToggleStore(home.places.toggles).disable("a")
     before = home.load()
@@ -306,8 +307,18 @@ def test_toggles_that_cannot_be_read(home: Home) -> None:
         assert after.resolved.specs == {}
         assert said in after.problems()[0]
         assert "what was switched off while it could be read stays so" in after.problems()[0]
-        assert list(home.load().resolved.specs) == ["a"]
+        unknown = home.load()
+        again = home.load(previous=unknown)
+        for one in (unknown, again, home.load("w", previous=again)):
+            assert one.resolved.specs == {}
+            off = one.resolved.servers["a"].outcome
+            assert isinstance(off, Off) and off.because == "person"
+            assert off.detail.startswith("it may be one that you switched off") and said in off.detail
+            assert one.problems()[0].endswith("no server starts until it is mended; without the file all are on")
+        home.write("state/toggles.json", '{"version": 1, "off": []}')
+        assert list(home.load(previous=again).resolved.specs) == ["a"]
     os.remove(home.places.toggles)
+    assert list(home.load().resolved.specs) == ["a"]
     os.mkfifo(home.places.toggles)
     assert home.load(previous=before).resolved.specs == {}
 
@@ -342,6 +353,40 @@ def test_rules_in_a_file_that_breaks(home: Home) -> None:
     path.mkdir()
     assert own_rules(home.load(previous=good)) == ["deniedMcpServers"]
     assert own_rules(home.load()) == ["closed"]
+
+
+@pytest.mark.parametrize("text", ["[names]\nmaxLength=\n", "x = [", "[policy]\nde", "\0\0\0\n"])
+def test_rules_in_a_file_that_breaks_and_no_longer_speaks_of_them(home: Home, text: str) -> None:
+    """C131: whatever the broken text is, the rules that the file held last stay, until it can be read again or is
+    gone."""
+    path = home.write("config/settings.toml", '[policy]\ndeniedMcpServers = [{ serverName = "z" }]\n')
+    good = home.load()
+    home.write("config/settings.toml", text)
+    broken = home.load(previous=good)
+    assert own_rules(broken) == ["deniedMcpServers"]
+    assert closed_by(broken) == []
+    assert broken.problems()[-1] == f"{path}: cannot be used now, so your own rules of policy stay as they were"
+    again = home.load("w", previous=broken)
+    assert own_rules(again) == ["deniedMcpServers"]
+    home.write("config/settings.toml", "[names]\nmaxLength = 64\n")
+    assert own_rules(home.load(previous=again)) == []
+
+
+def test_what_was_closed_stays_closed(home: Home) -> None:
+    """A file that was broken when mcphub started, and held rules by its text, closes whatever it is broken to next; and
+    one of which nobody knows closes as soon as its text speaks of rules."""
+    home.write("config/settings.toml", "[policy]\ndenied = ")
+    first = home.load()
+    home.write("config/settings.toml", "[names]\nmaxLength=\n")
+    second = home.load(previous=first)
+    assert closed_by(second) != []
+    assert closed_by(home.load(previous=second)) != []
+    unknown = home.load()
+    assert closed_by(unknown) == []
+    home.write("config/settings.toml", "[policy]\ndenied = ")
+    assert closed_by(home.load(previous=unknown)) != []
+    home.write("config/settings.toml", "[policy]\n")
+    assert closed_by(home.load(previous=second)) == []
 
 
 def closed_by(loaded: Loaded) -> list[str]:
@@ -393,7 +438,7 @@ def test_a_file_without_rules_that_breaks(home: Home) -> None:
     """It takes nothing away: there was no rule, and none is in sight."""
     home.write("config/settings.toml", "[call]\ntimeout = 9\n")
     good = home.load()
-    home.write("config/settings.toml", "[call]\ntimeout = ")
+    home.write("config/settings.toml", "[call]\ntimeout = \n")
     assert own_rules(home.load(previous=good)) == own_rules(home.load()) == []
     home.write("config/settings.toml", "[policy]\ndenied = ")
     assert own_rules(home.load(previous=good)) == []

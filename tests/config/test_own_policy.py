@@ -51,7 +51,7 @@ def test_dotted_keys() -> None:
     assert (found.raw, found.lines.line(("allowedMcpServers",))) == ({"allowedMcpServers": []}, 2)
 
 
-@pytest.mark.parametrize("data", [b"", b"[call]\ntimeout = 1\n", b"# policy\n", b'x = "policy"\n', b"broken = "])
+@pytest.mark.parametrize("data", [b"", b"[call]\ntimeout = 1\n", b"# policy\n", b'x = "policy"\n', b"broken = \n"])
 def test_none(data: bytes) -> None:
     """A file that does not speak of policy has none, broken or not."""
     assert read_own_policy(data, PATH) is None
@@ -102,6 +102,21 @@ def test_a_misspelt_table_beside_the_right_one() -> None:
     policy = read_policy(found)
     assert [rule.text for rule in policy.denied_tools] == ["a/b"]
     assert len(policy.closed) == 1
+
+
+@pytest.mark.parametrize("data", [b"[names]\nmaxL", b"x = [", b"[names]\nmaxLength = 6\0\0\0\n"])
+def test_a_file_that_was_cut_off(data: bytes) -> None:
+    """C131: what followed may have been rules, so it closes where nobody knows better; where there were none, not."""
+    found = read_own_policy(data, PATH)
+    assert found is not None and found.fault.endswith("what followed may have been rules of yours")
+    assert read_own_policy(data, PATH, held=False) is None
+
+
+@pytest.mark.parametrize("data", [b"[names]\nmaxLength=\n", b"x = [", b"\xff\n"])
+def test_a_broken_file_that_held_rules(data: bytes) -> None:
+    """Whatever its text is now, it is the file of those rules."""
+    found = read_own_policy(data, PATH, held=True)
+    assert found is not None and found.fault.endswith("; the file may hold rules of yours")
 
 
 @pytest.mark.parametrize("data", [b"[polcy]\nx = ", b'[call]\n"deniedTool" = [', b"a = {deniedMcpServer = []\n"])

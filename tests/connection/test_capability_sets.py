@@ -69,3 +69,26 @@ def test_doing_without(kind: str, known: Without, attempt: Without) -> None:
     """Of a legacy server only a refusal leads to the shared session; where it was an attempt, anything it says does."""
     assert without(kind, True) is known
     assert without(kind, False) is attempt
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        (b"", capability_sets.NOTHING),
+        (b"{}", capability_sets.NOTHING),
+        (b"5", capability_sets.NOTHING),
+        (b'{"elicitation":{"form":{}},"roots":{}}', capability_sets.SHARED),
+        (b'{"a":' + b"[" * 3000 + b"]" * 3000 + b"}", capability_sets.NOTHING),
+    ],
+)
+def test_what_a_modern_agent_declared(raw: bytes, found: bytes) -> None:
+    """B30: it is read as a legacy agent's; what cannot be read declares nothing."""
+    assert capability_sets.declared_by(raw) == found
+
+
+def test_what_a_modern_server_is_told() -> None:
+    """B31: forms alone for `{}`; nothing at all where nothing was declared."""
+    assert capability_sets.offered({"elicitation": {}}, "2025-11-25") == b'{"elicitation":{"form":{}}}'
+    assert capability_sets.offered({"elicitation": 5}, "2025-06-18") == b'{"elicitation":{"form":{}}}'
+    assert capability_sets.offered({"elicitation": {}}, "2025-03-26") == b""
+    assert capability_sets.offered({}, "2025-11-25") == b""

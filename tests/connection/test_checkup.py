@@ -8,13 +8,16 @@ import anyio
 import pytest
 
 from mcphub.connection import checkup
+from mcphub.connection.capability_sets import WITH_SAMPLING
 from mcphub.connection.checkup import Checkup
 from mcphub.connection.client import Client
 from mcphub.connection.faults import FaultKind
+from mcphub.connection.handshake import Ignored
 from mcphub.connection.machine import Connected
+from mcphub.connection.pulse import Health
 from mcphub.protocol.versions import Era
 from mcphub.transport.link import Surroundings
-from tests.connection.workers import Bench, outcome, remote, start_call, working
+from tests.connection.workers import Bench, eventually, outcome, remote, start_call, working
 from tests.fakes.channel import Heard, KeptChannel
 from tests.fakes.ordinary_mcp import OrdinaryMcp
 from tests.fakes.rude_http import CLOSE, NEVER, RudeHttp, raw
@@ -89,7 +92,7 @@ async def test_what_ends_it(kind: str, ends: bool) -> None:
     client, channel = Client(Heard()), KeptChannel()
     client.use(channel)
     client.ready = True
-    checking = Checkup(client, asyncio.get_running_loop().time)
+    checking = Checkup(client, "ping", asyncio.get_running_loop().time)
     checking.begin()
     assert [one["method"] for one in channel.sent] == ["ping"]
     client.unanswered(channel.sent[0]["id"], kind, "x") if kind != "timeout" else checking.unanswered(kind, "x")
@@ -103,8 +106,47 @@ async def test_what_is_not_asked(era: Era, ready: bool, gone: str) -> None:
     client, channel = Client(Heard()), KeptChannel()
     client.use(channel)
     client.era, client.ready, client.gone = era, ready, gone
-    Checkup(client, asyncio.get_running_loop().time).begin()
+    Checkup(client, "ping", asyncio.get_running_loop().time).begin()
     assert channel.sent == []
+
+
+async def test_a_server_that_ignores_ping(around: Surroundings) -> None:
+    """It is asked for its tools, once that is known of it: its silence on a ping says nothing."""
+    async with RudeHttp(OrdinaryMcp()) as server:
+        server.on("ping", raw(NEVER), times=None)
+        async with working(Bench(remote(server.url), around, health=Health(0.1, 0.2))) as bench:
+            await bench.connected()
+            probing = bench.worker._probing
+            assert probing is not None
+            with anyio.fail_after(10):
+                await eventually(lambda: probing.ignores)
+            pings, lists = len(server.sent("ping")), len(server.sent("tools/list"))
+            bench.worker.check_up()
+            await server.until(lambda: len(server.sent("tools/list")) > lists)
+            with anyio.move_on_after(0.4):
+                await bench.lost()
+            assert bench.states == ["Pending", "Connected"] and len(server.sent("ping")) == pings
+
+
+async def test_another_way(around: Surroundings) -> None:
+    """C167: connections that were idle when the way changed are used for nothing more, the probe the first; those of
+    sessions beside the worker's own neither."""
+    async with RudeHttp(OrdinaryMcp()) as server, working(Bench(remote(server.url), around)) as bench:
+        await bench.connected()
+        await server.until(lambda: len(server.sent("notifications/initialized")) == 1)
+        own = bench.worker.client
+        assert own is not None and bench.worker.sessions is not None
+        session = bench.worker.sessions.client_for(own, False, WITH_SAMPLING)
+        assert session is not own
+        with anyio.fail_after(10):
+            await eventually(lambda: session.ready)
+        before = server.connections
+        bench.worker.restore(0.0)
+        await server.until(lambda: len(server.sent("ping")) == 1)
+        asyncio.get_running_loop().call_soon(session.start, Ignored(float("inf")), "ping")
+        await server.until(lambda: len(server.sent("ping")) == 2)
+        assert all(request.connection >= before for request in server.requests if request.key == "ping")
+        assert isinstance(bench.worker.state, Connected) and bench.states == ["Pending", "Connected"]
 
 
 async def test_a_connection_of_the_past(around: Surroundings) -> None:

@@ -534,6 +534,37 @@ async def test_strikes(sequence: str, out: bool) -> None:
     assert ("failed" in client.gone) == out
 
 
+async def test_probes_that_stay_unanswered() -> None:
+    """C086: they and failed requests are strikes of one row, which an answer ends; the third ends the connection."""
+    client, wire, _ = opened()
+    client.missed("silent")
+    fails(client, "lost")
+    call(client)
+    say(client, {"id": client.next_id() - 1, "result": {}})
+    for _ in range(2):
+        client.missed("silent")
+    before = wire.aborted
+    client.missed("silent for long")
+    assert (before, wire.aborted) == (False, True)
+    assert (client.gone, client.counters["missed_probes"]) == ("silent for long", 4)
+
+
+async def test_signs_of_life() -> None:
+    """An answer to whatever, a refusal, and progress of a call that waits; nothing that a server says by itself."""
+    client, _, _ = opened()
+    call(client)
+    progress = {"method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}
+    said = []
+    answer: dict[str, Any] = {"id": 1, "result": {}}
+    for message in (progress, answer, answer, progress, {"method": "notifications/x"}):
+        say(client, message)
+        said.append(client.signs)
+    assert said == [1, 2, 2, 2, 2]
+    fails(client, "lost")
+    fails(client, "rate_limited")
+    assert client.signs == 3
+
+
 async def test_no_strikes_before_the_handshake_is_over() -> None:
     """An attempt that fails says so by itself."""
     client, wire, _ = opened(ready=False)

@@ -52,11 +52,12 @@ def diagnosis(*, remote: bool = False) -> Diagnosis:
         (TransportError("late", kind="timeout"), "", "", "list", FaultKind.NO_ANSWER, "late"),
         (GONE, "", SESSION_GONE, "serve", FaultKind.SESSION_EXPIRED, SESSION_GONE),
         (GONE, "failed_strikes", "three", "serve", FaultKind.LOST, "three"),
+        (GONE, "failed_silent", "the server answers nothing", "serve", FaultKind.UNRESPONSIVE, "answers nothing"),
         (GONE, "", "internal error: KeyError", "serve", FaultKind.INTERNAL, "internal error: KeyError"),
         (GONE, "", "a line is longer than 64 MiB", "serve", FaultKind.TOO_LARGE, "broke the framing: a line"),
         (GONE, "", "reset", "handshake", FaultKind.LOST, "closed its stdout before the handshake ended: reset"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 async def test_why(error: Exception, counter: str, gone: str, phase: str, kind: FaultKind, message: str) -> None:
     """Each sign has its kind, the strongest first; secrets are masked, and stderr goes along."""

@@ -13,9 +13,8 @@ import pytest
 from mcp_types.methods import validate_client_notification, validate_client_request
 
 from mcphub.channel import Data
-from mcphub.connection import handshake
 from mcphub.connection.client import Client
-from mcphub.connection.handshake import Ignored, facts, list_shelf, list_tools, shake_hands
+from mcphub.connection.handshake import PROBE_LIMIT, Ignored, facts, list_shelf, list_tools, shake_hands
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol.caching import UNSAID
 from mcphub.protocol.era import Probe, Refused, Restart, Spoken
@@ -106,15 +105,14 @@ DISCOVERED = {
 INITIALIZED = {"protocolVersion": LEGACY, "capabilities": {"tools": {}}, "serverInfo": {"name": "old", "version": "1"}}
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake, "PROBE_LIMIT", 0.02)
+#: Seconds that the probe waits where a test has it meet silence.
+QUICK = 0.02
 
 
-async def shake(answer: Answer, probe: Probe | None = None) -> tuple[Any, Peer]:
+async def shake(answer: Answer, probe: Probe | None = None, limit: float = PROBE_LIMIT) -> tuple[Any, Peer]:
     peer = Peer(answer)
     with anyio.fail_after(5):
-        return await shake_hands(peer.client, probe or Probe(), 30), peer
+        return await shake_hands(peer.client, probe or Probe(), 30, limit), peer
 
 
 async def test_a_modern_server() -> None:
@@ -134,15 +132,13 @@ async def test_a_legacy_server(code: int) -> None:
     assert (peer.client.era, peer.client.version, peer.client.ready) == ("legacy", LEGACY, True)
 
 
-@pytest.mark.usefixtures("quick")
 async def test_a_silent_legacy_server() -> None:
     """Silence is an answer, after the probe's limit."""
-    step, peer = await shake(script(server_discover=SILENCE, initialize=INITIALIZED))
+    step, peer = await shake(script(server_discover=SILENCE, initialize=INITIALIZED), limit=QUICK)
     assert step == Spoken("legacy", LEGACY, INITIALIZED)
     assert peer.methods == ["server/discover", "initialize", "notifications/initialized"]
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("late", [DISCOVERED, '"x"', "[" * 900 + "]" * 900, "{" + " " * (1 << 20) + "}"])
 async def test_a_late_discover(late: Any) -> None:
     """A discover that is answered after initialize went out counts when initialize is refused, and never crashes."""
@@ -156,7 +152,7 @@ async def test_a_late_discover(late: Any) -> None:
 
     peer = Peer(answer)
     with anyio.fail_after(5):
-        step = await shake_hands(peer.client, Probe(), 30)
+        step = await shake_hands(peer.client, Probe(), 30, QUICK)
     assert step == Spoken("modern", MODERN, DISCOVERED)
     again = [] if late is DISCOVERED else ["server/discover"]
     assert peer.methods == ["server/discover", "initialize", *again]
@@ -369,7 +365,7 @@ async def test_pages_that_take_too_long() -> None:
 
 
 async def test_how_long_a_list_may_be_kept() -> None:
-    """Obligation 57: the shortest time of all pages, public only if all are; a legacy server's words mean nothing, and
+    """B57: the shortest time of all pages, public only if all are; a legacy server's words mean nothing, and
     neither do those of a list that is not whole."""
 
     async def kept(*pages: Any, modern: bool = True) -> tuple[float, bool] | None:

@@ -144,13 +144,14 @@ async def test_each_era_by_itself(around: Surroundings, named: tuple[str, ...]) 
 
 
 async def test_a_legacy_server(around: Surroundings) -> None:
-    """Its worker's own session serves the set that it declared, and modern agents; any other set has one of its own."""
+    """Its worker's own session serves the set that it declared, of agents of either era; any other set has one of its
+    own."""
     async with RudeHttp(OrdinaryMcp()) as server, connected(far(server.url), around) as bench:
-        assert client_for(bench, SHARED) is client_for(bench, modern=True) is bench.worker.client
+        assert client_for(bench, SHARED) is client_for(bench, SHARED, modern=True) is bench.worker.client
         assert await call(bench, SHARED).outcome == await call(bench, NOTHING).outcome == ["answered"]
         assert sessions(server) == ["session-1", "session-2"]
         assert told(server) == [{"elicitation": {}, "roots": {}}, {}]
-        assert client_for(bench, NOTHING) is client_for(bench, NOTHING)
+        assert client_for(bench, NOTHING) is client_for(bench, NOTHING, modern=True) is not bench.worker.client
         assert [client_for(bench, key).sampling for key in (NOTHING, WITH_SAMPLING)] == [False, True]
 
 

@@ -141,3 +141,15 @@ async def test_when_it_is_asked_for_again() -> None:
     client.frame(memoryview(b'{"jsonrpc":"2.0","id":%d,"result":{}}' % wire.sent[-1]["id"]))
     listening.reset()
     assert not listening.due(now + 1000), "that was another connection"
+
+
+async def test_many_that_end_together_are_not_asked_for_together() -> None:
+    """Chance adds up to a second to the pause."""
+    client, wire = Client(Heard()), KeptChannel()
+    client.use(wire)
+    for jitter, at in ((0.0, 0.1), (0.5, 0.6), (1.0, 1.1)):
+        listening = Listening(lambda: None)
+        listening.ask(client, facts(tools={"listChanged": True}), 0.0)
+        client.frame(memoryview(b'{"jsonrpc":"2.0","id":%d,"result":{}}' % wire.sent[-1]["id"]))
+        assert not listening.due(0.0, jitter)
+        assert listening.at == pytest.approx(at)

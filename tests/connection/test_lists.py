@@ -151,7 +151,7 @@ async def test_another_list_that_fails_later(around: Surroundings, log: Path) ->
 async def test_a_list_that_nobody_tells_of(
     around: Surroundings, log: Path, monkeypatch: pytest.MonkeyPatch, era: str
 ) -> None:
-    """Obligation 69 and its like: where the server tells of no changes, an agent that asks makes the list be looked at
+    """B69 and its like: where the server tells of no changes, an agent that asks makes the list be looked at
     again, once its time is over, and not more often than may be."""
     monkeypatch.setattr(module, "UNTOLD_LEAST" if era == "modern" else "UNTOLD_LEGACY", 0.0)
     tools = {"capabilities": {"tools": {}}, "on": {"ping": [{"tools": ["a", "b"], "quiet": 1}]}, "tools": ["a"]}

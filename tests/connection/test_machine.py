@@ -15,6 +15,7 @@ from mcphub.connection.machine import (
     Asked,
     Challenged,
     Connected,
+    Cut,
     Disabled,
     Event,
     Failed,
@@ -23,7 +24,9 @@ from mcphub.connection.machine import (
     NeedsAuth,
     Opened,
     Pending,
+    Restored,
     State,
+    TriedAgain,
     TurnedOff,
     TurnedOn,
     Unused,
@@ -37,12 +40,16 @@ GENERATION = 7
 BACKOFF = Backoff()
 SOFT = Fault(FaultKind.LOST, "serve", "gone")
 HARD = Fault(FaultKind.NOT_FOUND, "spawn", "no such program")
+EXPIRED = Fault(FaultKind.SESSION_EXPIRED, "serve", "no session")
+SILENT = Fault(FaultKind.UNRESPONSIVE, "serve", "the server answers nothing")
+BUSY = Fault(FaultKind.HTTP_UNAVAILABLE, "handshake", "503", retry_after=100.0)
 
 OFF = Disabled("person")
 FIRST, THIRD, LAST = Pending(0, NOW - 1), Pending(3, NOW + 9, SOFT), Pending(5, NOW - 1, SOFT)
 FRESH, STABLE = Connected(NOW - 29.9, 2), Connected(NOW - 30, 2)
 AUTH, GIVEN_UP = NeedsAuth("https://as.example"), Failed(SOFT, 5)
-EVERY: tuple[State, ...] = (OFF, IDLE, FIRST, THIRD, LAST, FRESH, STABLE, AUTH, GIVEN_UP)
+OFFLINE = Pending(3, float("inf"), SOFT, offline=True)
+EVERY: tuple[State, ...] = (OFF, IDLE, OFFLINE, FIRST, THIRD, LAST, FRESH, STABLE, AUTH, GIVEN_UP)
 
 
 def after(state: State, event: Event, jitter: float = 0.5) -> State:
@@ -80,6 +87,9 @@ def test_what_leads_from_anywhere(state: State) -> None:
         (STABLE, Lost(7, HARD), Pending(0, NOW, HARD)),
         (FRESH, Lost(7, HARD), Failed(HARD, 2)),
         (Connected(NOW, 5), Lost(7, SOFT), Failed(SOFT, 5)),
+        # and so is one that answered no probe: found after long silence, it is tried at once
+        (FRESH, Lost(7, SILENT), Pending(3, NOW + 4, SILENT)),
+        (STABLE, Lost(7, SILENT), Pending(0, NOW, SILENT)),
         # nobody uses it, and then somebody does
         (STABLE, Unused(7), IDLE),
         (FRESH, Unused(7), IDLE),
@@ -110,7 +120,7 @@ MOVES = {
 def test_events_where_they_mean_nothing(state: State, event: Event) -> None:
     """Late news in a state that does not expect it changes nothing: the same object comes back."""
     following = after(state, event)
-    expecting = [] if state is IDLE else MOVES[type(event)]
+    expecting = [] if state in (IDLE, OFFLINE) else MOVES[type(event)]
     assert (following is not state) == (type(state) in expecting)
 
 
@@ -118,6 +128,38 @@ def test_events_where_they_mean_nothing(state: State, event: Event) -> None:
 def test_use(state: State) -> None:
     """Use starts what is idle, and is nothing to any other state: it cuts no connection and no delay short."""
     assert after(state, Used()) == (Pending(0, NOW) if state is IDLE else state)
+
+
+@pytest.mark.parametrize(
+    ("state", "following"),
+    [
+        (FIRST, Pending(0, float("inf"), None, offline=True)),
+        (THIRD, OFFLINE),
+        (OFFLINE, OFFLINE),
+        (GIVEN_UP, Pending(0, float("inf"), SOFT, offline=True)),
+        (Failed(HARD, 0), Failed(HARD, 0)),
+        *((state, state) for state in (OFF, IDLE, FRESH, STABLE, AUTH)),
+    ],
+)
+def test_a_host_that_is_cut_off(state: State, following: State) -> None:
+    """What would be tried is not, and does not count; what another try cannot help, and what is open, stays."""
+    assert after(state, Cut()) == following
+
+
+@pytest.mark.parametrize(
+    ("state", "following"),
+    [
+        (FIRST, Pending(0, NOW + 0.2)),
+        (THIRD, Pending(0, NOW + 0.2, SOFT)),
+        (OFFLINE, Pending(0, NOW + 0.2, SOFT)),
+        (GIVEN_UP, Pending(0, NOW + 0.2, SOFT)),
+        (Failed(HARD, 0), Pending(0, NOW + 0.2, HARD)),
+        *((state, state) for state in (OFF, IDLE, FRESH, STABLE, AUTH)),
+    ],
+)
+def test_a_way_that_is_there(state: State, following: State) -> None:
+    """C085: whatever is not connected, and wants to be, is tried soon with a fresh count, also what was given up."""
+    assert after(state, Restored(0.2)) == following
 
 
 @pytest.mark.parametrize("state", EVERY, ids=repr)
@@ -144,12 +186,15 @@ def test_jitter_moves_the_next_try(jitter: float) -> None:
 
 EVENTS = st.one_of(
     st.builds(Opened, st.integers(6, 8)),
-    st.builds(Faulted, st.integers(6, 8), st.sampled_from([SOFT, HARD])),
-    st.builds(Lost, st.integers(6, 8), st.sampled_from([SOFT, HARD])),
+    st.builds(Faulted, st.integers(6, 8), st.sampled_from([SOFT, HARD, BUSY])),
+    st.builds(Lost, st.integers(6, 8), st.sampled_from([SOFT, HARD, EXPIRED, SILENT])),
     st.builds(Challenged, st.integers(6, 8), st.just("c")),
     st.builds(Unused, st.integers(6, 8)),
     st.builds(Used),
     st.builds(Asked),
+    st.builds(TriedAgain),
+    st.builds(Cut),
+    st.builds(Restored, st.floats(0, 5)),
     st.builds(TurnedOff, st.just("person")),
     st.builds(TurnedOn),
 )
@@ -174,14 +219,21 @@ def test_random_walks(walk: list[tuple[Event, float, float]], backoff: Backoff) 
             assert isinstance(before, Connected) and isinstance(event, Unused)
         if before == IDLE and state is not before:
             assert isinstance(event, Used | Asked | TurnedOff)
+        if isinstance(before, Pending) and before.offline and state is not before:
+            assert isinstance(event, Restored | Asked | TurnedOff)
         match state:
             case Pending(idle=True):
                 assert state == IDLE
+            case Pending(offline=True):
+                assert state.retry_at == float("inf")
+                assert state is before or isinstance(event, Cut)
             case Pending(attempt=attempt):
                 assert 0 <= attempt <= backoff.attempts
-                assert state is before or now <= state.retry_at <= now + backoff.most * (1 + backoff.spread)
+                asked = state.fault.retry_after if state.fault is not None else 0.0
+                longest = max(backoff.most * (1 + backoff.spread), asked)
+                assert state is before or now <= state.retry_at <= now + longest
                 if state is not before and attempt == 0:
-                    assert state.retry_at == now
+                    assert state.retry_at == now + (event.delay if isinstance(event, Restored) else 0)
             case Connected():
                 assert 0 <= state.attempt <= backoff.attempts
                 assert state.since <= now
@@ -193,8 +245,30 @@ def test_random_walks(walk: list[tuple[Event, float, float]], backoff: Backoff) 
                 assert state is before or isinstance(event, Challenged)
             case Disabled():
                 assert state is before or isinstance(event, TurnedOff)
+        if isinstance(before, Connected) and isinstance(event, Lost) and state is not before:
+            # At once after a connection that lasted, or for a session that expired, but not again for the next one.
+            lasted = now - before.since >= backoff.stable_after
+            at_once = isinstance(state, Pending) and state.attempt == 0
+            assert at_once == (lasted or (event.fault is EXPIRED and not before.renewed))
         if isinstance(before, Failed | NeedsAuth) and state is not before:
-            assert isinstance(event, Asked | TurnedOff)
+            assert isinstance(event, Asked | TriedAgain | Cut | Restored | TurnedOff)
+        if isinstance(before, Pending) and before.once and isinstance(event, Faulted) and state is not before:
+            assert isinstance(state, Failed)
+
+
+@pytest.mark.parametrize("state", EVERY, ids=repr)
+def test_one_more_attempt(state: State) -> None:
+    """A call, and the time that has passed, are worth one attempt of what was given up and nothing to anything else; a
+    connection that does not last then is given up as well."""
+    following = after(state, TriedAgain())
+    if not isinstance(state, Failed):
+        assert following is state
+        return
+    assert following == Pending(0, NOW, once=True)
+    assert after(following, Faulted(7, SOFT)) == Failed(SOFT, 5)
+    assert after(following, Opened(7)) == Connected(NOW, 5)
+    assert after(after(following, Opened(7)), Lost(7, SOFT)) == Failed(SOFT, 5)
+    assert after(following, Asked()) == Pending(0, NOW)
 
 
 @given(st.lists(st.floats(0, 29.9), min_size=20, max_size=20))
@@ -219,9 +293,6 @@ def test_there_are_five_states() -> None:
     """There is no sixth."""
     assert {s.__name__ for s in get_args(State)} == {"Disabled", "Pending", "Connected", "NeedsAuth", "Failed"}
     assert {type(s) for s in EVERY} == set(get_args(State))
-
-
-EXPIRED = Fault(FaultKind.SESSION_EXPIRED, "serve", "no session")
 
 
 def test_a_session_that_expired() -> None:

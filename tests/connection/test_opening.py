@@ -60,7 +60,7 @@ def test_the_probe_of_an_attempt(kind: str, pin: str, remembered: Any, first: st
 
 
 def test_an_older_server() -> None:
-    """C082: HTTP+SSE is tried once where Streamable HTTP finds nothing to post to; it is remembered once it works."""
+    """C082, B20: HTTP+SSE is tried once where Streamable HTTP finds nothing to post to; remembered once it works."""
     opening = Opening(spec("http"))
     again = opening.after(fault(), older=True, probe=opening.probe(), first=True)
     assert again == era.Probe(first="legacy", restarted=True)

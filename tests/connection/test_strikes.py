@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
+import httpcore2
 import pytest
 
-from mcphub.connection.strikes import NONE, Strikes
+from mcphub.connection.strikes import COUNTED, NONE, SIGNALS, Strikes
+from mcphub.outbound.failures import Peer, renamed
 
 
 def after(sequence: str) -> Strikes:
@@ -48,7 +52,7 @@ def test_sequences(sequence: str, out: bool) -> None:
     assert after(sequence).enough is out
 
 
-@pytest.mark.parametrize("kind", ["lost", "unreachable", "tls", "status", "no_response"])
+@pytest.mark.parametrize("kind", ["lost", "unreachable", "tls", "status", "no_response", "silent"])
 def test_what_counts(kind: str) -> None:
     """What speaks of the way to the server counts."""
     assert NONE.failed(kind).failed(kind).failed(kind).enough
@@ -69,3 +73,33 @@ def test_answers_forget() -> None:
     for _ in range(20):
         strikes = strikes.answered()
     assert strikes is NONE
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_the_nine_signals(signal: str) -> None:
+    """C086: each is a strike by whatever name it comes here, so that three in a row end the connection; with an answer
+    between them none does."""
+    assert len(SIGNALS) == 9
+    for kind in SIGNALS[signal]:
+        assert kind in COUNTED
+        assert not NONE.failed(kind).failed(kind).enough
+        assert NONE.failed(kind).failed(kind).failed(kind).enough
+        assert not NONE.failed(kind).failed(kind).answered().failed(kind).enough
+
+
+@pytest.mark.parametrize(
+    ("signal", "number", "connecting"),
+    [
+        ("ECONNRESET", errno.ECONNRESET, False),
+        ("ETIMEDOUT", errno.ETIMEDOUT, True),
+        ("ETIMEDOUT", errno.ETIMEDOUT, False),
+        ("EPIPE", errno.EPIPE, False),
+        ("EHOSTUNREACH", errno.EHOSTUNREACH, True),
+        ("ECONNREFUSED", errno.ECONNREFUSED, True),
+    ],
+)
+def test_errors_of_the_system(signal: str, number: int, connecting: bool) -> None:
+    """What the system says while a connection is made, and after that, has the kind that is said of its signal."""
+    error: Exception = httpcore2.ConnectError("no") if connecting else httpcore2.ReadError("no")
+    error.__cause__ = OSError(number, "x")
+    assert renamed(error, Peer("m.example:443")).kind in SIGNALS[signal]

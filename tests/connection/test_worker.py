@@ -20,7 +20,7 @@ from mcphub.connection.handshake import Ignored
 from mcphub.connection.machine import IDLE, Asked, Connected, Disabled, Failed, NeedsAuth, Pending, TurnedOff
 from mcphub.connection.worker import Worker
 from mcphub.errors import JSONRPCError
-from mcphub.spec import InProcessSpec, Origin, Scope, ServerSpec
+from mcphub.spec import InProcessSpec, Origin, Scope, ServerSpec, StdioSpec
 from mcphub.transport.link import Surroundings
 from tests.connection.workers import (
     HANGS,
@@ -39,7 +39,7 @@ from tests.connection.workers import (
     working,
 )
 from tests.fakes.ordinary_mcp import OrdinaryMcp
-from tests.fakes.rude_http import CLOSE, RudeHttp, empty, raw
+from tests.fakes.rude_http import CLOSE, NEVER, RESET, Reply, RudeHttp, comment, empty, event, raw, stream
 from tests.transport.peers import descriptors
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
@@ -81,7 +81,7 @@ async def test_a_server_inside_the_daemon() -> None:
     async with surroundings() as around, working(Bench(spec, around)) as bench:
         assert await bench.failed() == (
             "cannot open the in-process server x: the daemon was given none of this name "
-            "(mcphub serve --embed x=MODULE:CALLABLE)"
+            "(mcphub serve --embed x=MODULE:OBJECT)"
         )
         assert bench.worker.last_fault is not None and bench.worker.last_fault.kind is FaultKind.NOT_FOUND
 
@@ -121,12 +121,16 @@ async def test_fifty_reconnects(around: Surroundings) -> None:
 
 
 async def test_a_server_that_shakes_hands_and_exits_for_ever(around: Surroundings, log: Path) -> None:
-    """A success does not forgive the loss that follows at once: after the attempts it has failed."""
-    script = {"on": {"tools/list": [{"default": 1}, {"exit": 7}]}}
-    async with working(Bench(fake(script, log=log), around)) as bench:
-        assert await bench.failed() == "the server exited with code 7"
-        assert starts(log) == 4
+    """A success does not forgive the loss that follows at once: after five more attempts it has failed, and its
+    stderr is kept with the fault."""
+    script = {"on": {"tools/list": [{"stderr": "no licence\n"}, {"default": 1}, {"exit": 7}]}}
+    backoff = Backoff(attempts=5, first=0.02, most=0.05)
+    async with working(Bench(fake(script, log=log), around, backoff=backoff)) as bench:
+        assert (await bench.failed()).startswith("the server exited with code 7")
+        assert starts(log) == 6
         assert bench.worker.listed == 1
+        assert isinstance(bench.worker.state, Failed)
+        assert (bench.worker.state.attempts, bench.worker.state.fault.stderr[-1]) == (5, "no licence")
 
 
 async def test_a_failed_server_is_tried_when_asked(around: Surroundings, log: Path) -> None:
@@ -143,6 +147,21 @@ async def test_a_failed_server_is_tried_when_asked(around: Surroundings, log: Pa
         assert bench.states[-1] == "Pending"
         await bench.failed()
         assert starts(log) == 6
+
+
+async def test_a_call_is_worth_one_attempt(around: Surroundings, log: Path) -> None:
+    """What was given up after all its attempts gets one more for a call, all of them again for a person."""
+    async with working(Bench(fake({"before": [{"exit": 1}]}, log=log), around)) as bench:
+        await bench.failed()
+        whole = starts(log)
+        assert whole == 5  # the first attempt in either era, and three more
+        bench.worker.wake_failed()
+        await bench.until(lambda w: isinstance(w.state, Pending))
+        await bench.failed()
+        assert starts(log) == whole + 2
+        bench.worker.post(Asked())
+        await bench.failed()
+        assert starts(log) == 2 * whole + 2
 
 
 # --- events at bad moments --------------------------------------------------------------------------------------------
@@ -332,6 +351,24 @@ async def test_a_failed_server_is_tried_again_by_itself(
             assert len(server.sent("server/discover")) == 5
 
 
+async def test_a_program_that_is_mended(
+    around: Surroundings, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that has failed is tried again once its file is another one, and not because time passed."""
+    monkeypatch.setattr(module, "LOOK_AT_FILES", 0.05)
+    program = tmp_path / "server"
+    spec = fake({}, log=log)
+    assert isinstance(spec.transport, StdioSpec)
+    missing = replace(spec, transport=replace(spec.transport, command=str(program)))
+    async with working(Bench(missing, around)) as bench:
+        assert "does not exist" in await bench.failed()
+        with anyio.move_on_after(0.3):
+            await bench.until(lambda w: not isinstance(w.state, Failed))
+        assert bench.states[-1:] == ["Failed"]
+        program.symlink_to(spec.transport.command)
+        await bench.connected()
+
+
 async def test_a_busy_server(around: Surroundings) -> None:
     """C075: 503 while it starts means pending, and the time it asks for is waited at least."""
     async with RudeHttp(OrdinaryMcp(era="modern")) as server:
@@ -385,6 +422,29 @@ async def test_three_in_a_row(around: Surroundings) -> None:
         assert any("too many requests in a row failed" in text for text in bench.logged)
 
 
+SIGNALS = {
+    "ECONNRESET": raw(RESET),
+    "EPIPE": raw(CLOSE),
+    "terminated": Reply(200, (("Content-Type", "application/json"), ("Content-Length", "99")), (b"{", CLOSE)),
+    "SSE stream disconnected": stream(comment("here")),
+    "Failed to reconnect SSE stream": stream(event("", id="1", retry=1)),
+    "Body Timeout Error": empty(504),
+}
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+async def test_signals_of_a_connection_that_is_over(around: Surroundings, signal: str) -> None:
+    """C086: as real servers, and what stands in front of them, give them: two and an answer end nothing, three do."""
+    async with RudeHttp(OrdinaryMcp()) as server, working(Bench(remote(server.url), around)) as bench:
+        await bench.connected()
+        server.on("GET", empty(404))
+        for times, states in ((2, 1), (3, 2)):
+            server.on("tools/call", SIGNALS[signal], times=times)
+            for _ in range(times):
+                assert await outcome(start_call(bench)) in (["lost"], ["status"])
+            if times == 2:
+                assert await outcome(start_call(bench)) == ["answered"]
+            await bench.until(lambda w, want=states: bench.states == ["Pending", "Connected"] * want)  # type: ignore[misc]
 
 
 # --- what nobody uses -------------------------------------------------------------------------------------------------
@@ -433,6 +493,49 @@ async def test_a_lazy_server_that_is_known(around: Surroundings, log: Path) -> N
         assert (starts(log), worker.listed) == (2, 1)
 
 
+async def test_a_server_of_one_agent(around: Surroundings, log: Path) -> None:
+    """It is started once its agent has said what it can do, and is told just that; what the agent says anew counts at
+    once, unless a call is in flight."""
+
+    def told() -> list[Any]:
+        found = [line for line in received(log) if isinstance(line, dict) and line.get("method") == "initialize"]
+        return [line["params"]["capabilities"] for line in found]
+
+    spec = fake({}, log=log, agent="7", sampling=True)
+    async with working(Bench(spec, around)) as bench:
+        worker = bench.worker
+
+        def is_up() -> bool:
+            return isinstance(worker.state, Connected)
+
+        await anyio.wait_all_tasks_blocked()
+        assert (worker.awaits_agent, starts(log)) == (True, 0)
+        worker.introduce(b'{"elicitation":{}}')
+        assert not worker.awaits_agent
+        await bench.connected()
+        assert told() == [{"elicitation": {}}]
+        worker.introduce(b'{"elicitation":{}}')
+        assert is_up()
+        worker.introduce(b"{}")
+        assert not is_up()
+        await bench.connected()
+        assert told() == [{"elicitation": {}}, {}]
+        call = start_call(bench)
+        worker.introduce(b'{"roots":{}}')
+        assert is_up()
+        assert await outcome(call) == ["answered"]
+    assert (starts(log), len(told())) == (2, 2)
+
+
+async def test_a_server_of_one_agent_that_says_nothing(around: Surroundings, log: Path) -> None:
+    """It is never started, and ends in order."""
+    async with working(Bench(fake({}, log=log, agent="7"), around)) as bench:
+        bench.worker.post(Asked())
+        await anyio.wait_all_tasks_blocked()
+        assert bench.worker.awaits_agent
+    assert starts(log) == 0
+
+
 async def test_use_while_it_ends(around: Surroundings, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One whose process does not want to end is started again once it has ended, never beside it."""
     monkeypatch.setattr(module, "LEARNED", 0.3)
@@ -461,3 +564,44 @@ async def test_what_counts_as_use(around: Surroundings, log: Path) -> None:
         bench.worker.watched = False
         await bench.until(is_idle)
         assert starts(log) == 1
+
+
+async def test_a_way_that_is_lost_and_found(around: Surroundings) -> None:
+    """C085: an attempt that is on its way ends and is not counted, none is made meanwhile, whoever asks; a connection
+    stays; when the way is there again, it is tried after the delay that was given."""
+    async with RudeHttp(OrdinaryMcp()) as server, working(Bench(remote(server.url), around)) as bench:
+        server.on("*", raw(NEVER))
+        await server.until(lambda: server.requests)
+        worker = bench.worker
+        worker.sever()
+        assert worker.state == Pending(0, float("inf"), None, offline=True)
+        assert worker.view().tried and not worker.waking
+        await server.until(lambda: not server.open)
+        worker.post(Asked())
+        await bench.until(lambda w: isinstance(w.state, Pending) and w.state.offline)
+        assert len(server.requests) == 1
+        worker.restore(0.1)
+        assert isinstance(worker.state, Pending) and worker.state.retry_at > anyio.current_time()
+        await bench.connected()
+        worker.sever()
+        assert isinstance(worker.state, Connected) and worker.severed
+        worker.post(Asked())
+        await bench.until(lambda w: isinstance(w.state, Pending) and w.state.offline)
+        worker.restore(0)
+        await bench.connected()
+        assert worker.last_fault is None
+
+
+async def test_one_that_parts(around: Surroundings, log: Path) -> None:
+    """C016: it goes on as it is, but is not opened again where it is lost before its end; what is not open ends."""
+    async with working(Bench(fake({"on": {"ping": [{"exit": 0}]}}, log=log), around)) as bench:
+        await bench.connected()
+        assert bench.worker.calls == 0
+        bench.worker.part(TurnedOff("stopping"))
+        assert isinstance(bench.worker.state, Connected)
+        poke(bench)
+        await bench.until(lambda w: isinstance(w.state, Disabled))
+    assert starts(log) == 1
+    async with working(Bench(fake(HANGS), around)) as bench:
+        bench.worker.part(TurnedOff("stopping"))
+        assert isinstance(bench.worker.state, Disabled)

@@ -21,6 +21,7 @@ from mcphub.connection.backoff import Backoff
 from mcphub.connection.client import Client
 from mcphub.connection.handshake import Ignored
 from mcphub.connection.machine import Connected, Failed, TurnedOff
+from mcphub.connection.pulse import USUAL, Health
 from mcphub.connection.rest import Known
 from mcphub.connection.worker import Worker
 from mcphub.protocol.envelope import HUB_META_MEMBER
@@ -82,6 +83,7 @@ class Bench:
         on_said: Callable[[Worker, str], None] | None = None,
         session_idle: float = legacy_sessions.IDLE,
         known: Known | None = None,
+        health: Health = USUAL,
     ) -> None:
         self.limiter = limiter or anyio.CapacityLimiter(3)
         self.logged: list[str] = []
@@ -101,6 +103,7 @@ class Bench:
             lambda level, text: self.logged.append(text),
             session_idle=session_idle,
             known=known,
+            health=health,
         )
 
     def changed(self) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from urllib.parse import quote
 
-from mcphub.observe.redact import FOR_NOW, Redactor
+import pytest
+
+from mcphub.observe.redact import FOR_NOW, FOR_OWNER, Redactor
 from mcphub.spec import Secret
 
 
@@ -41,6 +43,31 @@ def test_short_values_are_left() -> None:
     secrets.hide("1", "yes", "")
     assert secrets.clean("yes, 1 of 1") == "yes, 1 of 1"
     assert "tok" not in repr(secrets)
+
+
+def test_values_of_an_owner() -> None:
+    """Of each owner the last few are masked, however many there were, and whatever others have."""
+    secrets = Redactor()
+    for number in range(FOR_OWNER + 5):
+        secrets.hide(f"eyJhbGci.one-{number:03}", f"short-{number:03}", owner="one")
+    secrets.hide("eyJhbGci.two-000", owner="two")
+    assert secrets.clean("a=eyJhbGci.two-000&eyJhbGci.one-005 x eyJhbGci.one-012") == "a=***&*** x ***"
+    assert secrets.clean("eyJhbGci.one-004 short-012 short-004") == "eyJhbGci.one-004 *** ***"
+    assert secrets.clean("eyJhbGci.two-0000") == "***0"
+    assert "eyJ" not in repr(secrets)
+
+
+@pytest.mark.parametrize("value", ['a/b+c="d"\\e%20', "a" * 12, "tok-ünïcode-12"])
+def test_all_forms_of_a_value_of_an_owner(value: str) -> None:
+    """As it is, in JSON, in a repr, in a URL; twice in a row; at both ends."""
+    secrets = Redactor()
+    secrets.hide(value, owner="one")
+    secrets.hide("something-else", owner="two")
+    for form in (value, json.dumps(value)[1:-1], repr(value)[1:-1], quote(value, safe="")):
+        assert secrets.clean(form) == "***"
+        assert secrets.clean(f"x={form}&y={form} ") == "x=***&y=*** "
+    secrets.hide(*(f"another-value-{number}" for number in range(FOR_OWNER)), owner="one")
+    assert secrets.clean(value) == value
 
 
 def test_values_that_others_follow() -> None:

@@ -73,6 +73,25 @@ def test_where_it_would_really_ask() -> None:
     assert found.resolved() == {"command": ["https://evil.example/"], "helper": "/x/y 'a b'"}
 
 
+def test_how_it_would_sign_in() -> None:
+    """C133: who would see this person's sign-in is part of what is approved, with its variables replaced; a secret is
+    neither shown nor part of it."""
+    oauth = {"issuer": "https://${H}", "clientId": "c", "clientSecret": "${S}", "hosts": ["10.0.0.1"]}
+    raw = {"type": "http", "url": "https://h.example/", "oauth": oauth}
+    one = resolved(raw, env={"H": "as.example", "S": "hunter-2"})
+    found = subject(one)
+    assert found is not None
+    assert found.resolved() == {"oauth": "oauth.issuer=https://as.example"}
+    assert json.loads(found.oauth) == {**oauth, "clientSecret": "${S}"}
+    assert "hunter-2" not in repr(found) and found.reads == ("H", "S")
+    elsewhere = subject(resolved(raw, env={"H": "evil.example", "S": "hunter-2"}))
+    other_secret = subject(resolved(raw, env={"H": "as.example", "S": "hunter-3"}))
+    assert elsewhere is not None and other_secret is not None
+    assert elsewhere.digest != found.digest == other_secret.digest
+    plain = subject(resolved({**raw, "oauth": {**oauth, "clientSecret": "in-the-open"}}, env={"H": "as.example"}))
+    assert plain is not None and "in-the-open" not in plain.oauth + plain.content().entry
+
+
 def test_what_says_itself_is_not_said_twice() -> None:
     """Without variables there is nothing to add."""
     assert asked({"command": "echo", "cwd": "sub"}).resolved() == {}

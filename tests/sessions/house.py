@@ -29,8 +29,10 @@ from mcphub.gateway.dispatch import Gateway
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.sessions.unix_listener import AgentListener
 from mcphub.sessions.workspaces import Workspaces
+from mcphub.store.vault import Vault
 from mcphub.supervisor.startup import Limiters
 from mcphub.supervisor.supervisor import Supervisor
+from mcphub.supervisor.watch import Watch
 from mcphub.transport.link import Surroundings
 from mcphub.transport.process import Launcher
 from mcphub.transport.unix_socket import listening
@@ -58,14 +60,18 @@ class House:
         around = Surroundings(
             launcher, self.batch, lambda: env, {"welcome": welcome.server("mcp.json", list)}, 0.1, self.reported.append
         )
+        self.vault = Vault(self.places.vault, f"file:{root}/vault.key", env)
         self.supervisor = Supervisor(around, Limiters.of(5), backoff, self, self.log)
         self.workspaces = Workspaces(
-            self.supervisor, self.places, env, lambda: self.gateway.refresh(), self.hidden.update
+            self.supervisor, self.places, env, lambda: self.gateway.refresh(), self.hidden.update,
+            self.vault.file.secret,
         )
         self.catalog = Catalog()
         self.gateway = Gateway(self.supervisor, self.catalog, self.workspaces.visible)
+        self.attendance = Watch(None)
         self.listener = AgentListener(
-            self.gateway, self.workspaces, self.batch, self.log, self.reported.append, lambda: None
+            self.gateway, self.workspaces, self.batch, self.log, self.reported.append, lambda: None,
+            self.attendance.touch,
         )
         self.tasks: anyio.abc.TaskGroup
         self.listening = anyio.CancelScope()

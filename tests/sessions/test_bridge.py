@@ -33,8 +33,11 @@ class Place:
     def environment(self) -> dict[str, str]:
         return {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": self.root, "HOME": self.root, "LANG": "C.UTF-8"}
 
-    def bridge(self, *args: str | bytes, **streams: Any) -> subprocess.Popen[bytes]:
-        code = "import sys; from mcphub.sessions.bridge import main; sys.exit(main(sys.argv[1:]))"
+    def bridge(self, *args: str | bytes, patience: float = 10.0, **streams: Any) -> subprocess.Popen[bytes]:
+        code = (
+            f"import sys; from mcphub.sessions import bridge; bridge.PATIENCE = {patience}; "
+            "sys.exit(bridge.main(sys.argv[1:]))"
+        )
         kinds = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
         process = subprocess.Popen(
             [sys.executable, "-S", "-c", code, *args], env=self.environment(), cwd=ROOT, **kinds
@@ -186,7 +189,7 @@ def take(listener: socket.socket, journal: int) -> tuple[socket.socket, list[int
     return sock, fds
 
 
-@pytest.mark.parametrize("word", [b"", b"restarting\n"])
+@pytest.mark.parametrize("word", [b"", b"restarting\n", b"managed\n"])
 @pytest.mark.parametrize("ends", ["pipes", "file"])
 def test_another_daemon_goes_on(
     place: Place, listener: socket.socket, tmp_path: Path, word: bytes, ends: str
@@ -194,7 +197,7 @@ def test_another_daemon_goes_on(
     """However the first one went: the next gets the same streams, with what nobody had read, and the journal."""
     (tmp_path / "in").write_bytes(b"question")
     with (tmp_path / "in").open("rb") as stdin, (tmp_path / "journal").open("w+b") as journal:
-        process = place.bridge("--no-start", **({"stdin": stdin} if ends == "file" else {}))
+        process = place.bridge("--no-start", stdin=stdin if ends == "file" else subprocess.PIPE)
         sock, fds = take(listener, journal.fileno())
         assert len(fds) == 2
         if ends == "pipes":
@@ -219,6 +222,38 @@ def test_another_daemon_goes_on(
         sock.sendall(b"end\n")
         sock.close()
         assert said(process) == (0, "", b"answer")
+
+
+def test_a_service_that_was_stopped(place: Place, listener: socket.socket, tmp_path: Path) -> None:
+    """It is not started again by an agent: whoever stopped it wants that. A connection that is cut off meanwhile, by
+    sockets that are about to be closed, changes nothing of it."""
+    process = place.bridge(patience=0.2)
+    with (tmp_path / "journal").open("w+b") as journal:
+        sock, fds = take(listener, journal.fileno())
+        sock.sendall(b"managed\n")
+        sock.close()
+        again, _, more = accept(listener)
+        again.close()
+        listener.close()
+        os.unlink(place.path)
+        for fd in (*fds, *more):
+            os.close(fd)
+        why = "the mcphub daemon was stopped as a service; to start it again: mcphub service install"
+        assert said(process) == (1, why, b"")
+
+
+def test_a_service_that_does_not_come_up(place: Place, listener: socket.socket) -> None:
+    """Its sockets answer, but no daemon ever takes the agent: where to look is said."""
+    unit = Path(place.root, ".config/systemd/user/mcphub.socket")
+    unit.parent.mkdir(parents=True)
+    unit.touch()
+    process = place.bridge()
+    sock, _, fds = accept(listener)
+    for fd in fds:
+        os.close(fd)
+    sock.close()
+    status, why, _ = said(process)
+    assert (status, "mcphub service status" in why) == (1, True)
 
 
 def test_daemons_that_end_at_once(place: Place, listener: socket.socket, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from mcphub.httpserver.connection import SHORT
 from mcphub.sessions import http_answer
 from tests.fakes.http_agent import HttpAgent, encoded, modern
 from tests.fakes.hub import Fake, eventually
-from tests.fakes.inside import Inside, inside
+from tests.fakes.inside import HTTP_WITHOUT_DRAIN, Inside, inside
 
 pytestmark = pytest.mark.anyio
 
@@ -148,7 +148,8 @@ async def test_what_goes_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_end_of_the_daemon_answers_what_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Row 13: a call that waits in the table is told that mcphub stops, as one with a task is."""
     replies: list[Any] = []
-    async with anyio.create_task_group() as tasks, inside(monkeypatch, {"a": Fake()}) as hub:
+    servers = {"a": Fake()}
+    async with anyio.create_task_group() as tasks, inside(monkeypatch, servers, HTTP_WITHOUT_DRAIN) as hub:
         agent = await ready(hub)
 
         async def ask(era: str) -> None:
@@ -161,4 +162,4 @@ async def test_the_end_of_the_daemon_answers_what_waits(monkeypatch: pytest.Monk
         await calls_of(hub, 2)
     assert len(replies) == 2
     for reply in replies:
-        assert "mcphub is stopping" in reply.response["error"]["message"]
+        assert "mcphub was stopped before the server a answered do" in reply.response["error"]["message"]

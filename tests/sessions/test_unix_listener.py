@@ -83,6 +83,32 @@ async def test_an_agent_comes_and_goes(home: House) -> None:
     assert home.gateway.agents == set()
 
 
+async def test_people_are_told(home: House) -> None:
+    """That an agent came, said who it is in either era, and went, is news; its other messages are none."""
+    attendance = home.attendance
+    async with await home.agent() as agent:
+        before = attendance.revision
+        await agent.request("ping")
+        came = attendance.revision
+        assert came > before
+        await agent.initialize()
+        named = attendance.revision
+        assert named > came
+        await agent.request("ping")
+        await agent.tools()
+        assert attendance.revision == named
+    await attendance.newer_than(named)
+    await gone(home)
+    async with await home.agent() as agent:
+        before = attendance.revision
+        await agent.modern("server/discover")
+        named = attendance.revision
+        assert named > before
+        await agent.modern("server/discover")
+        assert attendance.revision == named
+    await attendance.newer_than(named)
+
+
 @pytest.mark.parametrize("chunk", [1, 10, 1 << 16])
 async def test_an_attach_line_in_any_pieces(home: House, chunk: int) -> None:
     """It and what follows it may come in one write or in many."""

@@ -307,6 +307,7 @@ async def test_a_workspace_that_brings_nothing(home: House) -> None:
     await home.workspaces.tick()
     await home.up("a")
     project, applied = home.project(), home.workspaces.applied
+    home.supervisor.catch_up()  # that it is connected is published a little later than it is so
     revision = home.supervisor.snapshot.revision
     async with home.workspaces.using(str(project)):
         assert home.workspaces.visible(str(project)) is home.workspaces.visible("")

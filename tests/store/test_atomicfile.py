@@ -237,3 +237,22 @@ def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "directory", tmp_path / "file" / "below"):
         with pytest.raises(ConfigError, match=f"cannot write {path}: "):
             atomicfile.replace(str(path), b"1")
+
+
+def test_a_trial_changes_nothing(tmp_path: Path) -> None:
+    """What could be written passes, with no trace but the lock; what could not is refused as it would be later."""
+    path = tmp_path / "new" / "mcp.json"
+    assert atomicfile.check(str(path)) is None
+    assert os.listdir(path.parent) == [".mcp.json.lock"]
+    path.write_bytes(b"x")
+    before = path.stat()
+    assert atomicfile.check(str(path)) == b"x"
+    assert (path.stat(), sorted(os.listdir(path.parent))) == (before, [".mcp.json.lock", "mcp.json"])
+    with pytest.raises(ConfigError, match="link that leads out"):
+        atomicfile.check(str(path), within=str(tmp_path / "other"))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for wrong in (path / "below", folder, Path("/proc/mcphub/x")):
+        with pytest.raises(ConfigError, match=f"cannot write {wrong}: "):
+            atomicfile.check(str(wrong))
+    assert sorted(os.listdir(tmp_path)) == [".folder.lock", "folder", "new"]

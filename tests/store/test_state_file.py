@@ -161,3 +161,18 @@ def test_two_programs_lose_nothing(file: StateFile[Notes], path: Path) -> None:
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), name, root]) for name in "abc"]
     assert [writer.wait(30) for writer in writers] == [0, 0, 0]
     assert sorted(file.load()[0].notes) == [f"{name}-{number}" for name in "abc" for number in range(5)]
+
+
+def test_a_trial_of_a_change(file: StateFile[Notes], path: Path) -> None:
+    """It fails just where a change would."""
+    file.check()
+    write(path, b"damaged")
+    file.check()
+    lasting = StateFile(str(path), Notes, lost="nothing", mend=False)
+    for one, content in ((lasting, b"damaged"), (file, b'{"version": 99}')):
+        write(path, content)
+        with pytest.raises(ConfigError):
+            one.check()
+        with pytest.raises(ConfigError):
+            one.change(lambda old: old)
+    assert path.read_bytes() == b'{"version": 99}'

@@ -77,7 +77,7 @@ def test_the_host_that_must_be_reached(spec: ServerSpec, env: dict[str, str], ex
     assert host_of(spec, env) == expected
 
 
-@given(st.integers(0, 3000), st.randoms(use_true_random=False))
+@given(st.integers(0, 3000), st.randoms(use_true_random=True))
 def test_delays(count: int, chance: object) -> None:
     """C085: no two at the same moment, the first at once, the last in bounded time, in no order."""
     found = delays(count, chance.random)  # type: ignore[attr-defined]

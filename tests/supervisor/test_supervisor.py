@@ -15,15 +15,15 @@ import pytest
 from msgspec.structs import replace
 
 from mcphub.connection.client import Client
-from mcphub.connection.machine import IDLE, Connected, Disabled
+from mcphub.connection.machine import IDLE, Connected, Disabled, Failed
 from mcphub.connection.worker import Worker
 from mcphub.protocol.jsonrpc import Raw
-from mcphub.spec import Broken, Desired, InstanceKey, Off, Origin, Problem, Scope, ServerSpec, Want
+from mcphub.spec import Broken, Desired, InstanceKey, Off, Origin, Problem, Scope, Secret, ServerSpec, StdioSpec, Want
 from mcphub.supervisor import supervisor as module
 from mcphub.supervisor.startup import Limiters
 from mcphub.supervisor.supervisor import Supervisor
 from mcphub.transport.link import Surroundings
-from tests.connection.workers import QUICK, fake, received, surroundings
+from tests.connection.workers import QUICK, Call, fake, outcome, received, surroundings
 from tests.transport.peers import clean
 
 pytestmark = pytest.mark.anyio
@@ -136,6 +136,106 @@ async def test_a_replacement_waits_for_what_it_replaces(around: Surroundings, tm
     assert first != second
 
 
+def slow(path: Path) -> ServerSpec:
+    """A server whose call is answered when the file is there."""
+    return fake({"tools": [{"name": "slow", "actions": [{"wait": str(path)}, {"text": "done"}]}]}, name="one")
+
+
+def call_slow(supervisor: Supervisor) -> tuple[Worker, Call]:
+    [worker] = supervisor.workers.values()
+    call = Call()
+    assert worker.client is not None
+    worker.client.call_tool(call, b'"slow"', b"{}", b"")
+    return worker, call
+
+
+async def test_calls_of_what_is_replaced_are_answered(around: Surroundings, tmp_path: Path) -> None:
+    """C016: the new one starts at once beside it, and it ends when the last answer is there."""
+    old = slow(tmp_path / "release")
+    async with running(around) as supervisor:
+        supervisor.want(wanted(old))
+        await until_connected(supervisor, 1)
+        worker, call = call_slow(supervisor)
+        pid = worker.pid
+        assert pid is not None
+        supervisor.want(wanted(replace(old, call_timeout=1.0)))
+        await until_connected(supervisor, 1)
+        [new] = supervisor.workers.values()
+        assert new is not worker and psutil.pid_exists(pid) and not call.told
+        (tmp_path / "release").touch()
+        assert await outcome(call) == ["answered"]
+        await until(supervisor, lambda: isinstance(worker.state, Disabled) and worker.pid is None)
+        assert not psutil.pid_exists(pid)
+        assert not (supervisor._leaving or supervisor._draining)
+
+
+async def test_waiting_for_answers_has_an_end(
+    around: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C016: a call that is not answered by then is lost; a server that dies meanwhile is not started again."""
+    log = tmp_path / "log"
+    old = slow(tmp_path / "never")
+    async with running(around) as supervisor:
+        monkeypatch.setattr(module, "DRAIN", 0.1)
+        supervisor.want(wanted(old))
+        await until_connected(supervisor, 1)
+        worker, call = call_slow(supervisor)
+        second = replace(fake({"on": {"tools/call": []}}, log=log, name="one"), call_timeout=1.0)
+        supervisor.want(wanted(second))
+        assert await outcome(call) == ["lost"]
+        await until(supervisor, lambda: worker not in supervisor._leaving)
+        await until_connected(supervisor, 1)
+        monkeypatch.setattr(module, "DRAIN", 60.0)
+        worker, call = call_slow(supervisor)
+        supervisor.want(wanted(old))
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGKILL)
+        await outcome(call)
+        await until(supervisor, lambda: worker not in supervisor._leaving)
+        assert isinstance(worker.state, Disabled)
+        assert sum("#start" in line for line in received(log) if isinstance(line, str)) == 1
+
+
+@pytest.mark.parametrize("how", ["removed", "off", "stopped", "removed later"])
+async def test_what_is_taken_away_ends_with_its_calls(around: Surroundings, tmp_path: Path, how: str) -> None:
+    """C016: nobody waits for calls of what a person or policy took away, also where it was being replaced."""
+    old = slow(tmp_path / "never")
+    async with running(around) as supervisor:
+        supervisor.want(wanted(old))
+        await until_connected(supervisor, 1)
+        worker, call = call_slow(supervisor)
+        new = replace(old, call_timeout=1.0)
+        if how != "removed":
+            supervisor.want(wanted(new))
+            assert not call.told
+        if how == "stopped":
+            await supervisor.stop()
+        else:
+            supervisor.want({new.key(): Off(new, "policy", "denied")} if how == "off" else {})
+        assert await outcome(call) == ["lost"]
+        with anyio.fail_after(5):
+            while worker in supervisor._leaving:
+                await supervisor.snapshot.newer_than(supervisor.snapshot.revision)
+
+
+async def test_what_failed_beside_an_old_one_tries_again(around: Surroundings, tmp_path: Path) -> None:
+    """C016: it may have wanted a port or file that the old one had until its end."""
+    old = slow(tmp_path / "release")
+    program = fake({}).transport
+    assert isinstance(program, StdioSpec)
+    words = ("-c", 'test -e "$0" && exec "$@"', str(tmp_path / "release"), program.command, *program.args)
+    new = replace(fake({}, name="one"), transport=StdioSpec("/bin/sh", tuple(map(Secret, words))))
+    async with running(around) as supervisor:
+        supervisor.want(wanted(old))
+        await until_connected(supervisor, 1)
+        _, call = call_slow(supervisor)
+        supervisor.want(wanted(new))
+        await until(supervisor, lambda: all(isinstance(w.state, Failed) for w in supervisor.workers.values()))
+        (tmp_path / "release").touch()
+        assert await outcome(call) == ["answered"]
+        await until_connected(supervisor, 1)
+
+
 async def test_many_changes_of_mind_in_one_turn(around: Surroundings) -> None:
     """Started, replaced, removed, started again before any of it could happen: the last word counts, nothing waits."""
     one = fake({}, name="one")
@@ -241,3 +341,24 @@ async def test_memory_of_lazy_servers_is_bounded(
         supervisor.want({})
         supervisor.want(wanted(*specs))
         assert [supervisor.workers[spec.key()].state == IDLE for spec in specs] == [False, True]
+
+
+async def test_a_snapshot_costs_what_changed(around: Surroundings) -> None:
+    """With a thousand servers, one that changes must not cost a look at all: the views of the others are the same
+    objects, in the order in which they came; what is gone is gone."""
+    specs = [fake({}, name=name) for name in ("c", "a", "b")]
+    async with running(around) as supervisor:
+        supervisor.want(wanted(*specs))
+        await until_connected(supervisor, 3)
+        before = supervisor.snapshot.value.views
+        assert [view.spec for view in before.values()] == specs
+        changing = specs[1].key()
+        supervisor.workers[changing].want_log_level("debug")
+        supervisor.workers[changing].sever()
+        supervisor.catch_up()
+        after = supervisor.snapshot.value.views
+        assert [key for key in after if after[key] is not before[key]] == [changing]
+        assert after[changing].tried and not before[changing].tried
+        supervisor.want(wanted(specs[0], specs[2]))
+        assert list(supervisor.snapshot.value.views) == [specs[0].key(), specs[2].key()]
+        assert set(before) == {spec.key() for spec in specs}

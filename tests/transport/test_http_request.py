@@ -91,7 +91,7 @@ def test_how_long_somebody_waits() -> None:
         ("refused", False, "tools/list: HTTP 404"),
         ("older", False, "tools/list: HTTP 404"),
         ("lost", False, "HTTP 404"),
-        ("needs_auth", False, "needs a sign-in"),
+        ("needs_auth", False, "wants credentials, and its entry has none; set a header that it accepts"),
         ("needs_auth", True, "refuses the credentials of its entry (HTTP 404); correct them in `headers`"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
@@ -99,6 +100,24 @@ async def test_the_servers_own_stream_says_that_the_session_is_over() -> None:
         mcp.feeds[0].end()
         await peer.told.until(lambda: peer.told.ends)
         assert peer.told.ends == [SESSION_GONE]
+
+
+async def test_streams_that_end_together_are_not_asked_for_together() -> None:
+    """Twelve that end at the same moment come back at different ones, none before the server's own time."""
+    mcp = OrdinaryMcp(era="legacy", standing=True)
+    async with RudeHttp(mcp) as server, AsyncExitStack() as stack:
+        for count in range(12):
+            peer = await stack.enter_async_context(linked(server.url))
+            await peer.initialize()
+            await server.until(lambda count=count: len(mcp.feeds) == count + 1)  # type: ignore[misc]
+        for feed in mcp.feeds[:]:
+            feed.send(event(CHANGED, retry=200))
+            feed.end()
+        begun = anyio.current_time()
+        await server.until(lambda: len(server.sent("GET")) == 24)
+        waits = sorted(request.at - begun for request in server.sent("GET")[12:])
+        assert waits[0] > 0.19
+        assert waits[-1] - waits[0] > 0.03
 
 
 async def test_a_stream_that_ends_at_once_is_not_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,8 +203,8 @@ async def test_endpoints_within_the_origin(endpoint: str, target: str) -> None:
     ],
 )
 async def test_endpoints_of_another_origin(endpoint: str) -> None:
-    """C082: another host, port or scheme is refused by name before anything goes there, and nothing is posted anywhere;
-    the path that was named, which may be a secret, is not told."""
+    """B22: C082: another host, port or scheme is refused by name before anything goes there, and nothing is posted
+    anywhere; the path that was named, which may be a secret, is not told."""
     async with RudeHttp(accepted) as other:
         http = RudeHttp(accepted, path="/sse")
         async with http, peer_of(http, headers={"Authorization": "Bearer t0ken"}) as peer:

@@ -128,3 +128,33 @@ async def test_a_name_that_the_daemon_does_not_have() -> None:
         async with open_in_process("y", {"x": handler}, Recorder()):
             pass
     assert error.value.kind == "not_found"
+
+
+async def test_notifications_of_a_handler() -> None:
+    """One whose third parameter is `notify` can say something at any time: in front of its answer, later, from another
+    thread; after the end it is dropped. One that takes something else there is called as ever."""
+    recorder, kept = Recorder(), list[Any]()
+
+    def telling(method: str, params: dict[str, Any], notify: Any) -> dict[str, Any]:
+        kept.append(notify)
+        notify("notifications/x", {"n": 1})
+        return {}
+
+    def other(method: str, params: dict[str, Any], more: int = 5) -> dict[str, Any]:
+        return {"more": more}
+
+    async with open_in_process("x", {"x": telling}, recorder) as link:
+        link.channel.send(request(1, "echo"))
+        await recorder.until(2)
+        kept[0]("notifications/x", {"n": 2})
+        await anyio.to_thread.run_sync(kept[0], "notifications/x", {"n": 3})
+        await recorder.until(4)
+        found = [json.loads(line) for line in recorder.lines]
+        assert [one.get("params", one.get("result")) for one in found] == [{"n": 1}, {}, {"n": 2}, {"n": 3}]
+    kept[0]("notifications/x", {"n": 4})
+    assert recorder.count == 4
+    second = Recorder()
+    async with open_in_process("x", {"x": other}, second) as link:
+        link.channel.send(request(1, "echo"))
+        await second.until(1)
+        assert json.loads(second.lines[0])["result"] == {"more": 5}

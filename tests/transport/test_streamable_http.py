@@ -377,7 +377,7 @@ async def test_404_without_a_session_is_a_plain_refusal() -> None:
     ids=range(9),
 )
 async def test_what_the_probe_hears(reply: Reply, probe: str) -> None:
-    """C068: what is no MCP answers the probe with an error; who guards the server, or its trouble, does not."""
+    """C068, B21: what is no MCP answers the probe with an error; who guards the server, or its trouble, does not."""
     async with RudeHttp(OrdinaryMcp(era="legacy")) as server, linked(server.url) as peer:
         server.on("server/discover", reply, times=None)
         mid = peer.start("server/discover", modern=True)
@@ -617,7 +617,7 @@ async def test_a_sign_in(headers: dict[str, str]) -> None:
         assert await peer.ask("initialize", {"protocolVersion": "x"}) == "needs_auth"
         text = peer.told.text(1)
         assert ("wants credentials and offers no sign-in (HTTP 401 Unauthorized, no OAuth" in text) == (not headers)
-        assert len(server.sent("GET")) == (0 if headers else 2)
+        assert len(server.sent("GET")) == (0 if headers else 4)
         assert ("refuses the credentials" in text) == bool(headers)
         assert "`headers`" in text
         assert "s3cret" not in text
@@ -725,8 +725,8 @@ async def test_annotations_of_a_legacy_server_are_none() -> None:
 
 @pytest.mark.parametrize("changed", [True, False])
 async def test_annotations_that_have_changed(changed: bool) -> None:
-    """A call that is refused because of its headers is sent again once where a newer list gives it others; where it
-    does not, the refusal is the answer."""
+    """B52: A call that is refused because of its headers is sent again once where a newer list gives it others; where
+    it does not, the refusal is the answer."""
     mcp = OrdinaryMcp(era="modern")
     mismatch = -32020
     async with RudeHttp(mcp) as server, linked(server.url) as peer, anyio.create_task_group() as tasks:

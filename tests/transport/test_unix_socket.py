@@ -68,6 +68,42 @@ def test_a_living_daemon_is_left_alone(path: str) -> None:
             client.connect(path)
 
 
+def test_one_that_was_given(path: str) -> None:
+    """A service manager's: used as it is, closed to others, and its file stays when it is closed."""
+    os.mkdir(os.path.dirname(path), 0o755)
+    with socket.socket(socket.AF_UNIX) as theirs:
+        theirs.bind(path)
+        theirs.listen()
+        with listening(path, theirs.dup()) as sock, socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)
+            sock.accept()[0].close()
+            assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+            assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            sock.getsockname()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)
+        os.unlink(path)
+        with listening(path, theirs.dup()):
+            pass
+
+
+def test_one_that_a_service_manager_holds(path: str) -> None:
+    """Nobody is told to stop systemd, nor to look for a daemon that does not run."""
+    code = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print(); input()"
+    named = "import ctypes; ctypes.CDLL(None).prctl(15, b'systemd'); "  # PR_SET_NAME
+    os.mkdir(os.path.dirname(path))
+    manager = subprocess.Popen(
+        [sys.executable, "-I", "-c", named + code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with manager:
+        assert manager.stdout is not None
+        manager.stdout.readline()
+        with pytest.raises(ConfigError, match=r"the service manager holds it.*mcphub service status"), listening(path):
+            pass
+        manager.communicate(b"\n", timeout=10)
+
+
 def test_a_daemon_with_a_full_queue_lives(path: str) -> None:
     """Busy is not gone."""
     with listening(path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -115,6 +116,9 @@ async def test_a_server_without_the_subprotocol() -> None:
         (404, {}, "refused", "HTTP 404 Not Found"),
         (429, {"Retry-After": "7"}, "rate_limited", "retry after 7 s"),
         (503, {}, "status", "HTTP 503 Service Unavailable"),
+        (503, {"Retry-After": "7"}, "status", "retry after 7 s"),
+        (503, {"Retry-After": "999999999"}, "status", "retry after 86400 s"),
+        (503, {"Retry-After": "soon"}, "status", "HTTP 503 Service Unavailable"),
         (200, {}, "refused", "answered with HTTP 200 in place of a WebSocket: 'no!\\n'"),
     ],
 )
@@ -124,6 +128,8 @@ async def test_refused_handshakes(status: int, headers: dict[str, str], kind: st
         error = await refused(server.url)
         assert error.kind == kind
         assert part in str(error)
+        said = re.search("retry after ([0-9]+) s", part)
+        assert error.retry_after == (float(said[1]) if said else 0.0)
         assert len(server.handshakes) == 1
         signed = await refused(server.url, headers={"Authorization": "Bearer t0ken-9"})
         assert "t0ken" not in str(signed)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from mcphub.channel import Data
@@ -43,6 +44,26 @@ async def test_lines_in_any_chunking(kind: str, chunk: int) -> None:
         await recorder.until(4)
         assert recorder.lines == lines
         assert wire.frames_in == 4
+
+
+@kinds
+async def test_a_peer_that_is_held(kind: str) -> None:
+    """What it sends stays where it is, in the system or in the buffer; what is sent to it still arrives."""
+    recorder = Recorder()
+    async with wired(kind, recorder) as (wire, peer):
+        await peer.write(b"first\n")
+        await recorder.until(1)
+        wire.hold()
+        wire.feed(b"kept\nhalf")
+        await peer.write(b"second\n")
+        wire.send(b"still\n")
+        assert await peer.lines(1) == [b"still"]
+        wire.pause_writing()
+        wire.resume_writing()
+        for _ in range(5):
+            await anyio.lowlevel.checkpoint()
+        assert recorder.lines == [b"first"]
+        assert wire.unread(100) == (b"kept\n", b"half")
 
 
 @kinds

@@ -50,10 +50,15 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.all:
         items = [item for item in report["items"] if item["state"] in OPEN]
+        for item in report["items"]:
+            if item["state"] == "broken":
+                output.complain(f"{item['name']} cannot be approved yet: {item.get('problem', '')}")
     else:
         items = [item for item in report["items"] if item["name"] == args.name]
         if not items:
             raise ControlError(f"cannot approve {shown_name(args.name)}: {_nobody(args.name)}", status=404)
+        if problem := items[0].get("problem"):
+            raise ControlError(f"cannot approve {args.name} before this is mended: {problem}", status=409)
         if items[0]["state"] == "approved":
             output.complain(f"{args.name} is approved already")
             return 0
@@ -187,5 +192,8 @@ def _list(items: list[ApprovalItem]) -> None:
         return
     rows = [(item["name"], item["state"], shlex.join(_really(item))) for item in items]
     print(output.table(("NAME", "STATE", "WOULD RUN"), rows), end="")
+    for item in items:
+        if problem := item.get("problem"):
+            print(f"{output.line(item['name'])} cannot be approved yet: {output.line(problem)}")
     if any(item["state"] in OPEN for item in items):
         print("\n`mcphub approve NAME` shows the whole of one and asks; `mcphub approve --all` asks about each.")

@@ -147,8 +147,9 @@ def _validate(workspace: str, words: list[str], as_json: bool) -> int:
     else:
         from mcphub.cli.from_files import Files
 
-        policy = Files(workspace).policy()
-        report = {"path": "", "kind": "policy", "problems": policy["closed"], "warnings": policy["warnings"]}
+        files = Files(workspace)
+        policy, problems = files.policy(), files.policy_problems()
+        report = {"path": "", "kind": "policy", "problems": problems, "warnings": policy["warnings"]}
         reports.append(report)  # type: ignore[arg-type]
     return show_findings(reports, as_json)
 

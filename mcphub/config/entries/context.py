@@ -42,6 +42,8 @@ class Context:
     #: Asked after `secrets` said None: why none can be had at all, "" = they can.
     no_secrets: Callable[[], str] | None = None
     switched_off: Mapping[str, str] = field(default_factory=dict)
+    #: Why nobody knows what a person switched off, "" = `switched_off` says it. Then every entry counts as off.
+    switches_lost: str = ""
     workspace: str = ""
     #: The agent that it is read for, where that has instances of its own.
     agent: str = ""

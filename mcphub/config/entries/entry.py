@@ -24,6 +24,9 @@ from .stdio import read_stdio
 #: Who may share an instance; those of DIVIDED make further ones for further workspaces or agents.
 SHARING = ("auto", "shared", *DIVIDED)
 
+#: How the reason begins of what is off since nobody knows whether a person switched it off.
+SWITCH_UNKNOWN = "it may be one that you switched off, which is not known"
+
 
 class Parsed(msgspec.Struct, frozen=True):
     """What became of one entry: ready to run, switched off, wrong, or (None) not configured yet."""
@@ -155,5 +158,7 @@ def _server(reading: Reading, transport: StdioSpec | HttpSpec | InProcessSpec) -
         where = f" for {directory}" if directory else ""
         detail = f"switched off by you{where}; to switch it on again: mcphub enable {entry.name}"
         return Off(spec, "person", detail, workspace=context.workspace if directory else "")
+    if context.switches_lost:
+        return Off(spec, "person", f"{SWITCH_UNKNOWN}: {context.switches_lost}")
     key = "enabled" if raw.get("enabled") is False else "disabled"
     return Off(spec, "person", f"switched off by {entry.place(key)}")

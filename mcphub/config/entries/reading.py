@@ -42,7 +42,7 @@ class Reading:
         if entry.variables:
             self.env = ChainMap(dict(entry.variables), dict(context.env))
         written_off = entry.raw.get("enabled") is False or entry.raw.get("disabled") is True
-        self.enabled = not (written_off or entry.name in context.switched_off)
+        self.enabled = not (written_off or entry.name in context.switched_off or context.switches_lost)
         self._notes: dict[str, None] = {}
         #: What texts of a project's entry became, by key, as a person may see it: who is asked to approve them must.
         self.told: dict[str, str] = {}

@@ -21,6 +21,7 @@ from .fields import Fault, hidden, mapping, no_string, one_of, refuse_nul, strin
 from .limits import read_limits
 from .reading import Expansion, Reading
 
+_URL = re.compile(r"(?i)[a-z][a-z0-9+.-]+://")
 _WINDOWS = re.compile(r"(?i)[a-z]:[\\/].*|cmd|.*\.(?:exe|cmd|bat)")
 
 
@@ -91,6 +92,8 @@ def _command(reading: Reading) -> str:
     command = string(reading.raw, "command")
     if not command.strip():
         raise Fault("is empty; give the program to run", "command")
+    if _URL.match(command):
+        raise Fault("is an address and no program; write type and url for a remote server", "command")
     if command != command.rstrip():
         raise Fault("ends in white space, and no program is called so; remove it", "command")
     if command != command.lstrip():

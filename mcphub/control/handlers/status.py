@@ -16,6 +16,8 @@ from mcphub.control.wire import Reply, Request
 HEARTBEAT = 15.0
 #: Least seconds between two reports: fifty servers that start at once are a few reports, not hundreds.
 BREATH = 0.1
+#: And so many times what one took, so many seconds at most: a report of a thousand servers is no small matter.
+BREATH_SHARE, BREATH_MOST = 4.0, 2.0
 
 
 async def get_status(hub: Hub, request: Request) -> Reply:
@@ -37,14 +39,17 @@ async def watch_status(hub: Hub, request: Request) -> AsyncGenerator[object, Non
     Answers: lines of `StatusReport`; 404 for an unknown name.
     """
     name = request.query.get("name") or None
+    began = anyio.current_time()
     report = hub.status(request.workspace, name)
     while True:
         yield report
-        await anyio.sleep(BREATH)
+        took = anyio.current_time() - began
+        await anyio.sleep(max(BREATH, min(took * BREATH_SHARE, BREATH_MOST)))
         revision = report["revision"]
         while revision == report["revision"]:
             with anyio.move_on_after(HEARTBEAT) as silence:
                 revision = await hub.wait_newer(report["revision"])
             if silence.cancelled_caught:
                 yield None
+        began = anyio.current_time()
         report = hub.status(request.workspace, name)

@@ -46,6 +46,20 @@ async def test_watch_reports_a_change_once(monkeypatch: pytest.MonkeyPatch) -> N
             assert third["revision"] == 4
 
 
+async def test_reports_that_cost_much_are_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one comes later by a multiple of what one took, to make and to be read."""
+    monkeypatch.setattr(status, "BREATH", 0.0)
+    hub = CannedHub()
+    with anyio.fail_after(5):
+        async with aclosing(watch_status(hub, asked())) as reports:
+            await anext(reports)
+            await anyio.sleep(0.05)  # whoever reads is slow
+            hub.changed()
+            began = anyio.current_time()
+            await anext(reports)
+            assert anyio.current_time() - began >= 0.19
+
+
 async def test_watch_of_one_that_goes() -> None:
     """A server that left the configuration ends the stream that asked for it."""
     hub = CannedHub()
