@@ -22,7 +22,7 @@ from mcphub.config.expand import secret_name_fault
 from mcphub.config.load import Loaded
 from mcphub.config.names import lookup_fault, name_fault, shown_name, unknown_server
 from mcphub.config.places import Places
-from mcphub.config.resolve import ResolvedSet
+from mcphub.config.resolve import Resolved, ResolvedSet
 from mcphub.connection.machine import Asked
 from mcphub.connection.view import View
 from mcphub.connection.worker import Worker

@@ -323,6 +323,23 @@ async def test_approved_changed_rejected(hub: Hub) -> None:
         await eventually(lambda: hub.received("asked")[-1] == "#eof", timeout=5)
 
 
+async def test_what_cannot_be_approved_yet(hub: Hub) -> None:
+    """An entry that cannot be used now is listed with what is missing; it is not approved before that is mended, and
+    can be rejected."""
+    directory = project(hub, "lacks", lacks=Fake({}, {"args": ["${NOTSET_ANYWHERE}"]}), odd=Fake({}, {"args": 1}))
+    found = await approvals(hub, directory)
+    assert {name: item["state"] for name, item in found.items()} == {"lacks": "broken", "odd": "broken"}
+    assert found["lacks"]["command"][-1] == "${NOTSET_ANYWHERE}" and found["odd"]["command"] == []
+    assert "missing variable NOTSET_ANYWHERE" in found["lacks"]["problem"]
+    status, said = await decide(hub, "approve", directory, "lacks", digest="")
+    assert status == 409 and "missing variable NOTSET_ANYWHERE" in str(said)
+    for name in ("lacks", "odd"):
+        assert (await decide(hub, "reject", directory, name))[0] == 200
+        assert (await approvals(hub, directory))[name]["state"] == "rejected"
+    project(hub, "lacks", lacks=Fake({}, {"args": ["x"]}))
+    assert await state(hub, directory, "lacks") == "disabled (approval)"
+
+
 async def test_nothing_to_decide(hub: Hub) -> None:
     """A person's own server needs no approval, and an unknown one has none."""
     directory = project(hub, "empty")

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 WORKSPACE_FOLDER = "workspaceFolder"
 
@@ -34,17 +35,19 @@ _HEAD = re.compile(r"\$+\{[A-Za-z0-9_]*")
 _BRACE = re.compile(r"\$\{|\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Variables:
+class Variables(msgspec.Struct, frozen=True):
     """What a text may refer to. `workspace` is "" where there is no project; values never show.
 
     Variables that `withheld` names are empty, set or not. `secret` finds a secret by its name, None = there are none.
     """
 
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
     workspace: str = ""
     withheld: Callable[[str], bool] | None = None
-    secret: Callable[[str], str | None] | None = field(default=None, repr=False)
+    secret: Callable[[str], str | None] | None = None
+
+    def __repr__(self) -> str:
+        return f"Variables(workspace={self.workspace!r})"
 
     def get(self, name: str) -> str | None:
         """The value of `name`, None when it is unset."""
@@ -56,19 +59,22 @@ class Variables:
         return self.withheld is not None and self.withheld(name)
 
 
-@dataclass(frozen=True, slots=True)
-class Expanded:
+class Expanded(msgspec.Struct, frozen=True):
     """The text after replacement, and the names that it needs and cannot have.
 
     `text` must not be used while `missing` or `secrets` hold anything; `secrets` are those not found. `unsupported` are
     the forms kept as they stood, `withheld` the variables that were empty because they must not be used here.
     """
 
-    text: str = field(repr=False)
+    text: str
     missing: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        names = self.missing, self.secrets, self.unsupported, self.withheld
+        return "Expanded(missing={!r}, secrets={!r}, unsupported={!r}, withheld={!r})".format(*names)
 
 
 def expand(text: str, variables: Variables) -> Expanded:

@@ -19,6 +19,8 @@ def masked(arg: str) -> str:
 
     Text that consists of `${VAR}` is shown, since it holds no value. Names are not judged: every option is treated so.
     """
+    if "=" not in arg and "://" not in arg:
+        return arg
     option = _OPTION.fullmatch(arg)
     if option is not None:
         return option["option"] + (option["value"] if only_references(option["value"]) else MASK)

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from mcphub.spec import HttpSpec, ServerSpec
+
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 
 #: What every agent's calls can go with: `cancel` and an empty list are legal answers where nobody can be asked. Never
@@ -50,6 +52,32 @@ def declared(capabilities: Mapping[str, Any]) -> bytes:
         tools = isinstance(sampling, dict) and _said(sampling.get("tools"))
         members.append(b'"sampling":{"tools":{}}' if tools else b'"sampling":{}')
     return b"{%b}" % b",".join(members)
+
+
+#: The extension that a way to credentials is, by `oauth.mode` (MCP, extensions of authorization).
+EXTENSIONS: Mapping[str, str] = {
+    "client_credentials": "io.modelcontextprotocol/oauth-client-credentials",
+    "xaa": "io.modelcontextprotocol/enterprise-managed-authorization",
+}
+_KEY = b'"io.modelcontextprotocol/clientCapabilities":{'
+
+
+def extension_of(spec: ServerSpec) -> bytes:
+    """What a server is told of how its credentials are had, as a member of the capabilities; b"" = nothing."""
+    mode = spec.transport.oauth.mode if isinstance(spec.transport, HttpSpec) else ""
+    name = EXTENSIONS.get(mode)
+    return b'"extensions":{"%b":{}}' % name.encode() if name is not None else b""
+
+
+def extended(capabilities: bytes, extension: bytes) -> bytes:
+    """A ClientCapabilities object as JSON, with this member in front."""
+    return b"{%b%b%b" % (extension, b"" if capabilities[1:2] == b"}" else b",", capabilities[1:])
+
+
+def meta_extended(tail: bytes, extension: bytes) -> bytes:
+    """The end of a request's params, in whose `_meta` the capabilities stand, with this member among them."""
+    before, key, after = tail.rpartition(_KEY)
+    return before + key[:-1] + extended(b"{" + after, extension) if key else tail
 
 
 @functools.lru_cache(maxsize=256)

@@ -114,12 +114,20 @@ class Client:
     """One connection's requests. Implements channel.Receiver; made before the channel, given it by `use`."""
 
     def __init__(
-        self, listener: Listener, roots: bytes = b"[]", *, sampling: bool = False, declares: bytes | None = None
+        self,
+        listener: Listener,
+        roots: bytes = b"[]",
+        *,
+        sampling: bool = False,
+        declares: bytes | None = None,
+        extension: bytes = b"",
     ) -> None:
         if declares is None:
             declares = capability_sets.WITH_SAMPLING if sampling else capability_sets.SHARED
         #: What a legacy server is told that its client can do.
         self.declares = declares
+        #: What every server is told besides, as a member of the capabilities; b"" = nothing.
+        self.extension = extension
         self.sampling = b'"sampling"' in declares
         self.era: Era = "legacy"
         self.version = LATEST_LEGACY
@@ -182,6 +190,8 @@ class Client:
         mid = pending.last = pending.last + 1
         pending.waiting[mid] = waiter
         assert self.channel is not None
+        if self.extension:
+            tail = capability_sets.meta_extended(tail, self.extension)
         if len(arguments) < LARGE:
             head = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":' % mid
             self.channel.send(b"".join((head, quoted_name, b',"arguments":', arguments, tail, b"}}\n")))
@@ -209,6 +219,8 @@ class Client:
         timed = waiter.deadline != _EVER
         if self.era == "modern":
             params += (b"," if params else b"") + b'"_meta":{%b}' % HUB_META
+            if self.extension:
+                params = capability_sets.meta_extended(params, self.extension)
         self.send(jsonrpc.request_frame(mid, method, b"{%b}" % params))
         if timed and not self._sweeping:
             self._sweep_later()
@@ -217,6 +229,8 @@ class Client:
     def send_request(self, waiter: Waiter, method: str, params: bytes) -> int:
         """Send an agent's request; `params` are members without braces, `_meta` among them. Returns its id."""
         mid = self._pending.add(waiter)
+        if self.extension:
+            params = capability_sets.meta_extended(params, self.extension)
         self.send(jsonrpc.request_frame(mid, method, b"".join((b"{", params, b"}"))))
         if not self._sweeping:
             self._sweep_later()
@@ -250,6 +264,8 @@ class Client:
         reply = Reply(float("inf"))
         mid = self._pending.add(reply)
         self._own += 1
+        if self.extension:
+            params = capability_sets.meta_extended(params, self.extension)
         self.send(jsonrpc.request_frame(mid, "server/discover", b"{%b}" % params))
         with anyio.move_on_after(limit):
             await reply.event.wait()

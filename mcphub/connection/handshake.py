@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from mcphub.connection import capability_sets
 from mcphub.connection.client import Client
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol import era, jsonrpc
@@ -195,7 +196,7 @@ async def _discover(client: Client, probe: era.Probe, version: str, limit: float
 async def _initialize(client: Client, probe: era.Probe, version: str, timeout: float) -> era.Step:
     params = b'"protocolVersion":"%b","capabilities":%b,"clientInfo":%b' % (
         version.encode(),
-        client.declares,
+        capability_sets.extended(client.declares, client.extension) if client.extension else client.declares,
         IMPLEMENTATION,
     )
     try:

@@ -87,9 +87,11 @@ class Home(Protocol):
 class _Session:
     """One session; the task that runs `LegacySessions._live` owns its connection. Implements client.Listener."""
 
-    def __init__(self, of: LegacySessions, declares: bytes, roots: bytes, version: str, now: float) -> None:
+    def __init__(
+        self, of: LegacySessions, declares: bytes, roots: bytes, version: str, now: float, extension: bytes
+    ) -> None:
         self.declares = declares
-        self.client = Client(self, roots, declares=declares)
+        self.client = Client(self, roots, declares=declares, extension=extension)
         self.client.version = version
         self.held = Held()
         self.client.use(self.held)
@@ -283,7 +285,9 @@ class LegacySessions:
                 return None
             self._shut(self._open[key], "another session needed its place")
         version = own.version if own is not None and own.era == "legacy" else self._version
-        session = self._open[declares] = _Session(self, declares, self._roots, version, self._loop.time())
+        session = self._open[declares] = _Session(
+            self, declares, self._roots, version, self._loop.time(), capability_sets.extension_of(self._spec)
+        )
         self._tasks.start_soon(self._live, session, name=f"session {self._spec.name}")
         self.home.changed()
         return session

@@ -20,6 +20,7 @@ from mcphub.config.secret_values import own_values, secret_values
 from mcphub.connection import handshake, legacy_sessions
 from mcphub.connection.attempt import Attempt
 from mcphub.connection.backoff import Backoff
+from mcphub.connection.capability_sets import extension_of
 from mcphub.connection.carried import Carried
 from mcphub.connection.client import Client
 from mcphub.connection.diagnosis import Diagnosis
@@ -145,6 +146,7 @@ class Worker:
         self.watched = False
         #: What the one agent that it is for has said it can do.
         self._declares: bytes | None = None
+        self._extension = extension_of(spec)
         #: It is started for its lists alone.
         self._learning = spec.lazy
         if known is not None and spec.lazy:
@@ -515,7 +517,8 @@ class Worker:
         self._listening.reset()
         listener = _Listener(self)
         roots, told = roots_of(self.spec.workspace), self._declares
-        client = listener.client = Client(listener, roots, sampling=self.spec.sampling, declares=told)
+        sampling, extension = self.spec.sampling, self._extension
+        client = listener.client = Client(listener, roots, sampling=sampling, declares=told, extension=extension)
         self._carried.continue_in(client)
         if self.sessions is not None and self.facts is not None and self.facts.era == "legacy":
             self.sessions.opening(client)

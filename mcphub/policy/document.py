@@ -39,6 +39,7 @@ from .tools import read_tool_rule
 OTHER_KEYS = frozenset(["$schema", "managedMcpServers", "xaaIdp"])
 #: Characters of an entry that are shown.
 _SHOWN = 200
+_JSON = json.JSONEncoder(default=str)
 
 
 def read_policy(document: PolicyDocument) -> Policy:
@@ -199,7 +200,7 @@ class _Reader:
 
 def _shown(item: Mapping[str, Any]) -> str:
     """The entry in one line, its words masked where they look like secrets."""
-    text = json.dumps({key: _masked(value) for key, value in item.items()}, default=str)
+    text = _JSON.encode({key: _masked(value) for key, value in item.items()})
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 

@@ -38,6 +38,8 @@ class Index:
             for key in keys:
                 if key in self._by_key:
                     numbers = sorted({*numbers, *self._by_key[key]})
+            if not numbers:
+                return None
         for number in numbers:
             if self._matches(self._rules[number].pattern, subject):
                 return self._rules[number]

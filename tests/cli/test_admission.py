@@ -52,6 +52,8 @@ def test_what_may_be_written(home: Home) -> None:
     assert home.judge({"command": "x", "enabled": False}) == ()
     assert "unknown key" in home.judge({"command": "x", "comand": "y"})[0]
     assert home.judge({"command": "x", "env": {"A": "${UNSET}"}}) == ()
+    assert home.judge({"command": "x", "envFile": "/later/.env"}) == ()
+    assert home.judge({"type": "http", "url": "https://h/", "headers": {"A": "${secret:later}"}}) == ()
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,11 @@ def test_what_may_be_written(home: Home) -> None:
         ({"command": "x", "url": "https://h"}, "both command and url"),
         ({"command": "x", "timeout": 30}, "the unit is milliseconds"),
         ({}, "missing; give the program"),
+        ({"type": "http", "url": "http://[::1"}, "mcpServers.a.url: "),
+        ({"type": "http", "url": "https://h/", "headers": {"A": "x\r\ny: z"}}, "mcpServers.a.headers.A: "),
+        ({"type": "http", "url": "${SET}"}, "mcpServers.a.url: "),
+        ({"command": "ftp://x"}, "command: is an address and no program"),
+        ({"command": "x", "cwd": "~/x"}, "~ is not replaced"),
     ],
 )
 def test_what_means_nothing(home: Home, entry: dict[str, Any], message: str) -> None:

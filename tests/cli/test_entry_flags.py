@@ -66,6 +66,7 @@ def test_flags_are_an_entry(
         (None, [], [], [], "give its URL, or -- and its command"),
         ("stdio", ["https://h/m"], [], [], "a URL is no command; add --transport http"),
         (None, ["https://h/m", "x"], [], [], "a URL is no command"),
+        (None, ["ftp://h/m"], [], [], "this one is no command either"),
         ("http", ["https://h/m", "x"], [], [], "takes one URL, and no arguments"),
         ("http", ["https://h/m"], ["A=tok-9"], [], "--env is for a program"),
         (None, ["x"], [], ["A: tok-9"], "--header is for a server at a URL"),

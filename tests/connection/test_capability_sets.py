@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from mcphub.connection import capability_sets
 from mcphub.connection.capability_sets import Without, declared, makes_room, without
+from mcphub.spec import HttpSpec, OAuthSpec, Origin, Scope, Secret, ServerSpec
 
 
 @pytest.mark.parametrize(
@@ -92,3 +94,36 @@ def test_what_a_modern_server_is_told() -> None:
     assert capability_sets.offered({"elicitation": 5}, "2025-06-18") == b'{"elicitation":{"form":{}}}'
     assert capability_sets.offered({"elicitation": {}}, "2025-03-26") == b""
     assert capability_sets.offered({}, "2025-11-25") == b""
+
+
+def _with(oauth: OAuthSpec) -> ServerSpec:
+    return ServerSpec("s", Origin(Scope.USER, "/f", "k"), HttpSpec(Secret("https://m.example/mcp"), oauth=oauth))
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        ("oauth", ""),
+        ("wif", ""),
+        ("xaa", "io.modelcontextprotocol/enterprise-managed-authorization"),
+        ("client_credentials", "io.modelcontextprotocol/oauth-client-credentials"),
+    ],
+)
+def test_a_way_to_credentials_is_declared(mode: str, name: str) -> None:
+    """A server is told of the extension by which its credentials are had, whatever else is declared."""
+    extension = capability_sets.extension_of(_with(OAuthSpec(mode)))
+    assert (extension == b"") == (name == "")
+    for other in (b"{}", b'{"roots":{}}') if name else ():
+        found = json.loads(capability_sets.extended(other, extension))
+        assert found == {**json.loads(other), "extensions": {name: {}}}
+
+
+def test_it_stands_in_the_meta_of_a_request_and_nowhere_else() -> None:
+    """What looks like capabilities in an agent's arguments stays as it is."""
+    extension = capability_sets.extension_of(_with(OAuthSpec("xaa")))
+    key = "io.modelcontextprotocol/clientCapabilities"
+    params = f'"arguments":{{"_meta":{{"{key}":{{}}}}}},"_meta":{{"{key}":{{"roots":{{}}}}}}'
+    found = json.loads(b"{%b}" % capability_sets.meta_extended(params.encode(), extension))
+    assert found["arguments"] == {"_meta": {key: {}}}
+    assert list(found["_meta"][key]) == ["extensions", "roots"]
+    assert capability_sets.meta_extended(b'"name":"x"', extension) == b'"name":"x"'

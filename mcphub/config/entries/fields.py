@@ -30,7 +30,9 @@ class Fault(Exception):
 
 def string(raw: Mapping[str, Any], key: str) -> str:
     """The string at `key`, "" when it is not given. Raises `Fault`, as all below."""
-    value = raw.get(key, "")
+    if key not in raw:
+        return ""
+    value = raw[key]
     if not isinstance(value, str):
         raise Fault(f"expected a string, found {kind_of(value)}", key)
     refuse_nul(value, key)
@@ -39,7 +41,9 @@ def string(raw: Mapping[str, Any], key: str) -> str:
 
 def strings(raw: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """The list of strings at `key`, empty when it is not given."""
-    value = raw.get(key, [])
+    if key not in raw:
+        return ()
+    value = raw[key]
     if not isinstance(value, list):
         raise Fault(f"expected a list of strings, found {kind_of(value)}", key)
     for index, item in enumerate(value):
@@ -59,7 +63,9 @@ def mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def one_of(raw: Mapping[str, Any], key: str, allowed: tuple[str, ...], default: str) -> str:
     """The one of `allowed` at `key`, `default` when it is not given."""
-    value = raw.get(key, default)
+    if key not in raw:
+        return default
+    value = raw[key]
     if value != default and value not in allowed:
         raise Fault(f"expected {' or '.join(map(repr, allowed))}", key)
     return str(value)
@@ -67,7 +73,9 @@ def one_of(raw: Mapping[str, Any], key: str, allowed: tuple[str, ...], default: 
 
 def boolean(raw: Mapping[str, Any], key: str) -> bool:
     """Whether `key` is true, False when it is not given."""
-    value = raw.get(key, False)
+    if key not in raw:
+        return False
+    value = raw[key]
     if not isinstance(value, bool):
         raise Fault(f"expected true or false, found {kind_of(value)}", key)
     return value

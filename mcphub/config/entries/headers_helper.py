@@ -19,9 +19,9 @@ KEY = "headersHelper"
 def read_helper(reading: Reading, expansion: Expansion) -> HelperSpec | None:
     """The program at `headersHelper`, None where none is named; its variables are expanded by `expansion`, word by
     word, so that a value is never split. Raises `Fault`."""
-    text = string(reading.raw, KEY)
     if KEY not in reading.raw:
         return None
+    text = string(reading.raw, KEY)
     if not text.strip():
         raise Fault("is empty; give the program that prints the headers", KEY)
     if hidden(text):

@@ -18,13 +18,14 @@ from .reading import Reading
 MIN_MEMORY = 16
 MAX_MEMORY = 1 << 24
 MAX_NICE = 19
+_NONE = Limits()
 
 
 def read_limits(reading: Reading) -> Limits:
     """`limits` of an entry. Raises `Fault`."""
     raw = mapping(reading.raw, "limits")
     if not raw:
-        return Limits()
+        return _NONE
     for key in raw:
         if key not in ("memory", "cpuTime", "nice"):
             reading.note("unknown limit, not used", "limits", key)

@@ -38,6 +38,7 @@ _TEXTS = (
 _FLAGS = ("xaa", "allowMissingPkceMetadata", "dpop")
 KEYS = (*_TEXTS, *_FLAGS, "callbackPort", "callbackHost", "scopes", "grant", "assertion", "hosts")
 
+_NOTHING = OAuthSpec()
 #: One scope (RFC 6749, 3.3).
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
@@ -47,7 +48,9 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def read_oauth(reading: Reading, expansion: Expansion) -> OAuthSpec:
     """What `oauth` says, the default where it is not given. Variables that cannot be had are `expansion`'s to tell.
     Raises `Fault`."""
-    given = reading.raw.get(KEY, {})
+    if KEY not in reading.raw:
+        return _NOTHING
+    given = reading.raw[KEY]
     if given is False:
         return OAuthSpec(mode="none")
     if not isinstance(given, dict):

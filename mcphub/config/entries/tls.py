@@ -19,6 +19,8 @@ PARTS = ("cert", "key", "ca")
 def read_tls(reading: Reading, expansion: Expansion) -> TlsFiles | None:
     """The files at `tls`, None where there are none; relative paths start at the file with the entry. Raises
     `Fault`."""
+    if KEY not in reading.raw:
+        return None
     given = mapping(reading.raw, KEY)
     found: dict[str, str] = {}
     shown: dict[str, str] = {}

@@ -64,7 +64,9 @@ class CommandMatcher:
         if not deny:
             return {subject.argv}
         args = subject.argv[1:]
-        found = {(_base(program), *args) for program in (subject.argv[0], *subject.executed)}
+        found = {(_base(subject.argv[0]), *args)}
+        for program in subject.executed:
+            found.add((_base(program), *args))
         if subject.written and subject.written != subject.argv:
             found.add((_base(subject.written[0]), *subject.written[1:]))
         return found
@@ -91,7 +93,7 @@ def _folded(program: str) -> str:
 
 
 def _base(program: str) -> str:
-    return posixpath.basename(_folded(program))
+    return posixpath.basename(_folded(program)) if "/" in program else program.casefold()
 
 
 def _covers(globs: tuple[str, ...], argv: tuple[str, ...]) -> bool:

@@ -31,6 +31,20 @@ def test_without_a_name_it_lists(place: Place, hub: CannedHub, portal: BlockingP
     assert json.loads(place.run("approve", "--json")[0]) == {"items": hub.items}
 
 
+def test_what_cannot_be_used_yet(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """It is listed with what is missing, and asked about by nobody."""
+    hub.items = [waiting("d", "broken", problem="missing variable NOTSET", digest="")]
+    out, err, status = place.run("approve")
+    assert (out.splitlines()[1:], err, status) == (
+        ["d     broken  sh -c 'curl x | sh'", "d cannot be approved yet: missing variable NOTSET"], "", 0,
+    )  # fmt: skip
+    text = "mcphub: cannot approve d before this is mended: missing variable NOTSET\n"
+    assert place.run("approve", "d") == ("", text, 1)
+    out, err, status = place.run("approve", "--all")
+    assert "d cannot be approved yet: missing variable NOTSET" in err
+    assert hub.asked == []
+
+
 def test_a_person_sees_all_of_it_and_says_yes(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
     """Command, directory, names of variables and the asking file; then what was shown is approved, by its digest."""
     hub.items = [waiting("x", "changed")]

@@ -1,4 +1,4 @@
-"""The verbs login and logout."""
+"""The verb login."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import signal
 import subprocess
 import time
 
-import pytest
 from anyio.from_thread import BlockingPortal
 
 from mcphub.cli.commands.login import otherwise, wanting
@@ -106,29 +105,8 @@ def test_a_pasted_address(place: Place, hub: CannedHub, portal: BlockingPortal) 
     portal.call(hub.cancelled.wait)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["a"], ["a: signed out, and its tokens are revoked"]),
-        (
-            ["--all"],
-            [
-                "a: signed out here; its authorization server did not confirm that it revoked",
-                "https://login.example: signed out here",
-                "2 more, of servers that are not configured any more",
-            ],
-        ),
-    ],
-)
-def test_signing_out(place: Place, hub: CannedHub, portal: BlockingPortal, words: list[str], said: list[str]) -> None:
-    """What became of each."""
-    assert place.run("logout", *words) == ("".join(f"{line}\n" for line in said), "", 0)
-    assert "signed_out" in json.loads(place.run("logout", *words, "--json")[0])
-
-
-@pytest.mark.parametrize("verb", ["login", "logout"])
-def test_usage(place: Place, verb: str) -> None:
+def test_usage(place: Place) -> None:
     """One server, or all; and without a daemon that is said."""
     for words in ([], ["a", "--all"], [""]):
-        assert place.run(verb, *words)[2] == 2
-    assert place.run(verb, "a")[2] == 3
+        assert place.run("login", *words)[2] == 2
+    assert place.run("login", "a")[2] == 3
