@@ -10,7 +10,7 @@ import os
 import time
 from _socket import AF_UNIX, SOCK_STREAM, socket  # `socket` around it costs 3 ms, for enums and helpers not used here
 
-from mcphub.errors import ControlError
+from mcphub.errors import ConfigError, ControlError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -430,9 +430,15 @@ def _quote(text: str) -> str:
 
 def current_workspace(named: str | None = None) -> str:
     """The workspace to ask about: the directory that is named, made absolute ("" = none), else the working directory;
-    "" where that is deleted."""
+    "" where that is deleted. Raises ConfigError where what is named is no directory."""
+    if named:
+        path = os.path.abspath(named)
+        if not os.path.isdir(path):
+            cause = "it is no directory" if os.path.exists(path) else "there is no such directory"
+            raise ConfigError(f"cannot ask about {ascii(path)[1:-1]}: {cause}")
+        return path
     if named is not None:
-        return os.path.abspath(named) if named else ""
+        return ""
     try:
         return os.getcwd()
     except OSError:

@@ -53,17 +53,20 @@ from mcphub.sessions.remote_settings import RemoteSettingsRefresher
 from mcphub.sessions.unix_listener import AgentListener
 from mcphub.sessions.vault_keeper import VaultKeeper
 from mcphub.sessions.workspaces import Workspaces
+from mcphub.store.catalogues import CatalogueStore
 from mcphub.store.challenges import ChallengeStore
 from mcphub.store.pins import PinStore
 from mcphub.store.sealkey import load_or_create
 from mcphub.store.vault import Vault
 from mcphub.store.workspace_ids import WorkspaceIds
+from mcphub.supervisor.catalogues import Catalogues
 from mcphub.supervisor.outages import Outages
 from mcphub.supervisor.sign_ins import SignIns
 from mcphub.supervisor.startup import Limiters
 from mcphub.supervisor.supervisor import Supervisor
 from mcphub.supervisor.watch import Watch
 from mcphub.transport.in_process import Embedded
+from mcphub.transport.in_process_loop import InProcessLoop
 from mcphub.transport.link import Surroundings
 from mcphub.transport.process import Launcher, Started, become_subreaper
 from mcphub.transport.signing import printer
@@ -111,7 +114,10 @@ def main(args: argparse.Namespace, started: Started | None = None) -> int:
         def hide(values: Iterable[str], owner: str = "") -> None:
             configured.hide(*values, owner=owner)
 
-        anyio.run(_run, ready, end, where, doors, hide, started, given, backend="asyncio")
+        loop = {"loop_factory": lambda: InProcessLoop(_server_exits)} if given else {}
+        anyio.run(
+            _run, ready, end, where, doors, hide, started, given, backend="asyncio", backend_options=loop
+        )
         return 0
     except (ConfigError, ControlError) as e:
         ready.failed(str(e))
@@ -265,6 +271,8 @@ async def _serving(
         _log,
     )
     surroundings = msgspec.structs.replace(surroundings, credentials=credentials)
+    seal_key, trouble = load_or_create(where.seal_key)
+    catalogues = Catalogues(CatalogueStore(where.catalogues, seal_key), lambda: workspaces.environment(), _log)
     supervisor = Supervisor(
         _with_grace(surroundings, settings),
         Limiters.of(settings.connect.local, settings.connect.remote),
@@ -273,6 +281,8 @@ async def _serving(
         _log,
         settings.logs.stderr_bytes,
         Health(settings.health.idle, settings.health.timeout),
+        # With a key that does not outlive us nobody could read them.
+        None if trouble else catalogues,
     )
     outages = Outages(supervisor, lambda: workspaces.environment(), _log)
     trim = _Trim()
@@ -298,7 +308,6 @@ async def _serving(
     workspaces = Workspaces(supervisor, where, os.environ, changed, hide, vault.file.secret)
     for server in embed.entries(given or ()):
         workspaces.dynamic.add(server, keep=False)
-    seal_key, trouble = load_or_create(where.seal_key)
     for problem in filter(None, (trouble, unused())):
         log.warning("%s", problem)
     lists = settings.lists
@@ -358,8 +367,10 @@ async def _serving(
                 async with http.http_listener(endpoint, http_sock, loopback, _log):
                     async with http.control_server(hub, control_sock):
                         await ending.wait()
-                    gateway.end(listener.outliving())
-                    batch.flush()
+                        # Before the doors close: who calls through them is told what is known of it, as agents are.
+                        gateway.end(listener.outliving())
+                        batch.flush()
+                        await hub.answered()
 
         async with anyio.create_task_group() as workers:
             started = anyio.Event()
@@ -387,6 +398,7 @@ async def _serving(
                 agents.start_soon(ConnectorsRefresher(workspaces, where, _log).run)
                 agents.start_soon(LoginPathRefresher(launcher, where, os.environ, _log).run, quiet)
                 agents.start_soon(pins.run)
+                agents.start_soon(catalogues.run)
                 agents.start_soon(end.reloads, workspaces)
                 agents.start_soon(service_status.tell, end.manager, supervisor.snapshot)
                 agents.start_soon(listener.run, agent_sock)
@@ -402,6 +414,7 @@ async def _serving(
                 gateway.end(listener.outliving())
                 batch.flush()
                 pins.flush()
+                catalogues.flush()
                 agents.cancel_scope.cancel()
             with anyio.move_on_after(2 * settings.stop.grace + STOP_MARGIN):
                 await supervisor.stop()
@@ -524,6 +537,10 @@ class _Sink:
 
 def _log(level: str, text: str) -> None:
     log.log(logging.getLevelNamesMapping()[level.upper()], "%s", text)
+
+
+def _server_exits(error: BaseException) -> None:
+    log.error("a server of --embed raised %s: %s; what raised it has ended, and nothing else", type(error).__name__, error)
 
 
 def _report(error: BaseException) -> None:

@@ -50,7 +50,7 @@ def _one(text: str) -> tuple[str, Embedded]:
             value = getattr(value, part)
     except AttributeError:
         raise ConfigError(f"cannot embed {text!r}: {module} has no {attribute or ATTRIBUTE}") from None
-    except Exception as e:  # a module may raise anything
+    except BaseException as e:  # a module may raise anything, and exit
         raise ConfigError(f"cannot embed {text!r}: cannot import {module}: {type(e).__name__}: {e}") from None
     named = attribute or module.rpartition(".")[2]
     server = low_level(value)

@@ -75,7 +75,7 @@ from mcphub.status import (
     WithheldTool,
 )
 from mcphub.store.dynamic import Added
-from mcphub.store.vault import SECRET, Trouble, Vault, VaultUnavailable
+from mcphub.store.vault import SECRET, Trouble, Vault, VaultState, VaultUnavailable
 from mcphub.store.workspace_ids import WorkspaceIds
 from mcphub.supervisor.outages import Outages
 from mcphub.supervisor.supervisor import Supervisor
@@ -85,6 +85,9 @@ from mcphub.transport.stderr import StderrRing
 
 #: How long a call from the command line waits for a server that is just starting, seconds.
 CALL_WAIT = 30.0
+#: When the daemon stops: seconds for passing on answers that are there, and for what leaves a moment later.
+LAST_ANSWERS = 1.0
+ON_ITS_WAY = 0.05
 
 
 class RunningHub:
@@ -127,6 +130,8 @@ class RunningHub:
         self._hide = hide
         self._stop = stop
         self._loop = asyncio.get_running_loop()
+        #: Calls that wait for their answers.
+        self._asking: set[_Answer] = set()
         self._began = began
         self._outages = outages
         self._credentials = logins.credentials
@@ -183,7 +188,7 @@ class RunningHub:
                 if nothing_left := self._catalog.nothing_left(view):
                     warnings = (nothing_left, *warnings)
             credential = self._credentials.of(worker.spec) if worker is not None else None
-            need = credential.need if credential is not None else None
+            need = credential.shown if credential is not None else None
             one = row(key, wishes[key], sources.get(key), worker, tools, warnings, now, need)
             one["warnings"] = grouped(one["warnings"])
             if nothing_left:
@@ -299,6 +304,7 @@ class RunningHub:
             session.use(answer)
             session.version = LATEST_LEGACY
             self._gateway.join(session)
+            self._asking.add(answer)
             try:
                 with anyio.move_on_after(CALL_WAIT):
                     while tool not in session.toolset.routes and not self._gateway.settled(workspace):
@@ -310,6 +316,7 @@ class RunningHub:
                 self._gateway.dispatch(session, memoryview(line % (quote(tool), arguments)))
                 await answer.came.wait()
             finally:
+                self._asking.discard(answer)
                 self._gateway.leave(session)
         reply = json.loads(answer.data)
         if route is None and "error" in reply:
@@ -323,6 +330,13 @@ class RunningHub:
         else:
             report["result"] = reply["result"]
         return report
+
+    async def answered(self) -> None:
+        """Until all calls that have their answers have passed them on; at most LAST_ANSWERS seconds."""
+        with anyio.move_on_after(LAST_ANSWERS):
+            while any(answer.came.is_set() for answer in self._asking):
+                await anyio.lowlevel.checkpoint()
+            await anyio.sleep(ON_ITS_WAY)
 
     # --- agents over HTTP --------------------------------------------------------------------------------------------
 
@@ -680,7 +694,10 @@ class RunningHub:
     async def vault(self) -> VaultReport:
         await self._vault.retry()
         state = self._vault.state
+        if state.usable and (barred := await self._vault.barred()) is not None:
+            state = VaultState(state.source, barred.trouble, str(barred))
         exists = self._vault.file.exists()
+        waiting = [text for text in self._workspaces.warnings() if " vault." in text]
         return VaultReport(
             path=self._vault.file.path,
             exists=exists,
@@ -688,7 +705,7 @@ class RunningHub:
             state="locked" if not state.usable else "open" if exists else "new",
             reason=str(state.trouble or ""),
             detail=state.detail,
-            warning=state.warning,
+            warning="; ".join(filter(None, [state.warning, *waiting])),
             live=True,
         )
 

@@ -81,18 +81,24 @@ class Signer(Protocol):
 class Answer:
     """The head of an answer, and its body once. Valid inside the exchange that gave it."""
 
-    __slots__ = ("_peer", "_response", "location", "status")
+    __slots__ = ("_peer", "_response", "followed", "location", "status")
 
-    def __init__(self, response: Response, peer: Peer, location: str) -> None:
+    def __init__(self, response: Response, peer: Peer, location: str, followed: int = 0) -> None:
         self.status = response.status
         #: The origin that a redirect leads to which was not followed, "" = none.
         self.location = location
+        #: Redirects that were followed before it, where they were too many; else 0.
+        self.followed = followed
         self._response = response
         self._peer = peer
 
     def header(self, name: bytes) -> str:
         """Its last value; `name` in lower case, "" = not there."""
         return _header(self._response, name)
+
+    def lines(self, name: bytes) -> list[str]:
+        """All its values, in order."""
+        return _lines(self._response, name)
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """The body as it comes, decompressed. Raises TransportError (kind `lost`)."""
@@ -206,7 +212,7 @@ class HttpClient:
                         tried += 1
                         if await signer.renewed(version, response.status, _lines(response, b"www-authenticate")):
                             continue
-                yield Answer(response, self.peer, location)
+                yield Answer(response, self.peer, location, hop if hop == MAX_REDIRECTS else 0)
                 return
             finally:
                 if not response.release():
@@ -226,6 +232,11 @@ class HttpClient:
         other.credentials = self.credentials
         other.signer, other.follow = self.signer, self.follow
         return other
+
+    @property
+    def waits_for(self) -> str:
+        """As link.waits_for, while no connection was ever had."""
+        return self._pool.waits_for
 
     def way_changed(self) -> None:
         """Another way may lead there now: no idle connection is used again."""

@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Sequence
 from typing import assert_never
 
-from mcphub.auth.home import Need
+from mcphub.auth.home import VAULT, Need
 from mcphub.config.resolve import Resolved
 from mcphub.connection.faults import Fault
 from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pending, State
@@ -30,6 +30,11 @@ LAZY = "idle: it is started when it is used"
 
 #: That of a server to whose host there is no way now.
 OFFLINE = "offline: this machine has no way to its host; it is reconnected when there is one"
+
+STARTING = "starting"
+
+#: That of one whose process somebody has stopped.
+STOPPED = "its process is stopped (SIGSTOP): it answers nothing until it is continued"
 
 NO_WAY = "this machine has no way to its host now; whether it is still connected is seen when there is one"
 
@@ -64,6 +69,18 @@ def resident(pid: int | None) -> int | None:
         return None
 
 
+def is_stopped(pid: int | None) -> bool:
+    """Whether a process is there and stopped (state T of proc(5))."""
+    if pid is None:
+        return False
+    import psutil
+
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    except psutil.Error:
+        return False
+
+
 def _state(state: State, attempts: int, now: float) -> tuple[StateName, str, str, int | None, float | None]:
     """(state, text, reason, attempt, retry in)."""
     match state:
@@ -74,7 +91,7 @@ def _state(state: State, attempts: int, now: float) -> tuple[StateName, str, str
         case Pending(offline=True):
             return "pending", "pending (offline)", OFFLINE, None, None
         case Pending(attempt=0, fault=None):
-            return "pending", "pending", "starting", 0, None
+            return "pending", "pending", STARTING, 0, None
         case Pending(attempt=0, fault=fault):
             return "pending", "pending", f"reconnecting: {fault.message}" if fault else "", 0, None
         case Pending(attempt=attempt, fault=fault):
@@ -186,7 +203,11 @@ def row(
         reason = AWAITED
     if state == "pending" and worker.pid is not None and (tail := worker.stderr_tail(1)):
         reason = f"{reason}; stderr: {tail[0]}"  # what a slow first start is doing
-    if slow := worker.slow:
+    if waits := worker.waits:
+        reason = waits if reason in ("", STARTING) else f"{reason}; {waits}"
+    if stopped := isinstance(worker.state, Connected) and is_stopped(worker.pid):
+        text, reason, base["slow"] = f"{text} (stopped)", STOPPED, True
+    if not stopped and (slow := worker.slow):
         text, reason, base["slow"] = f"{text} (slow)", slow, True
     base.update(
         {
@@ -229,5 +250,7 @@ def row(
     base["pid"] = worker.pid
     base["rss"] = resident(worker.pid)
     if worker.last_fault is not None:
-        base["last_error"] = last_error(key.name, worker.last_fault)
+        error = base["last_error"] = last_error(key.name, worker.last_fault)
+        if need is not None and need.how == VAULT:
+            error["remedy"] = "open the vault first: mcphub vault unlock"
     return base

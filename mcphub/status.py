@@ -77,14 +77,15 @@ class ServerStatus(TypedDict):
     used_by: NotRequired[list[int]]
     #: it is connected and takes long to answer what costs nothing; `reason` says how long
     slow: NotRequired[bool]
-    #: what stands between it and its credentials, where a person can do something about that; it may be connected
+    #: what stands between it and its credentials; it may be connected
     sign_in: NotRequired[SignInStatus]
 
 
 class SignInStatus(TypedDict):
     """What is needed, and how. `reason` is of the closed lists in docs/sign-in.md; `how` is browser (a person signs in:
-    `mcphub login NAME`), idp_login (the same, at the organisation), config (its entry must change) or vault
-    (`mcphub vault unlock`). `scopes` are those that it named as missing."""
+    `mcphub login NAME`), idp_login (the same, at the organisation), config (its entry must change), vault
+    (`mcphub vault unlock`) or wait (nobody is needed: it is tried again, at once by `mcphub reconnect NAME`). `scopes`
+    are those that it named as missing."""
 
     reason: str
     detail: str
@@ -119,10 +120,13 @@ class PasteReport(TypedDict):
 
 
 class SignedOutStatus(TypedDict):
-    """`revoked`: the authorization server has forgotten the tokens too; None = it has no place to be told."""
+    """`revoked`: the authorization server has forgotten the tokens too; None = it has no place to be told. `again`, of
+    a server whose tokens are had without a person: it gets others by itself, False = the organisation's login is
+    gone."""
 
     name: str
     revoked: bool | None
+    again: NotRequired[bool]
 
 
 class LogoutReport(TypedDict):
@@ -277,6 +281,9 @@ class ApprovalItem(TypedDict):
     resolved: NotRequired[ApprovalTexts]
     #: how its credentials are had, as its entry says in `oauth`
     oauth: NotRequired[str]
+    #: words of the command that are code of the repository itself, and what is given to a shell
+    in_repository: NotRequired[list[str]]
+    shell_text: NotRequired[str]
     #: what is missing or wrong
     problem: NotRequired[str]
 

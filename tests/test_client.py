@@ -17,7 +17,7 @@ import pytest
 from mcphub import client as client_module
 from mcphub.client import ControlClient, current_workspace
 from mcphub.control.handlers import status
-from mcphub.errors import ControlError
+from mcphub.errors import ConfigError, ControlError
 from tests.fakes.canned_hub import CannedHub, served, tool, waiting
 from tests.fakes.raw_http import short_directory
 
@@ -280,7 +280,11 @@ def test_the_current_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
     with short_directory() as directory:
         monkeypatch.chdir(directory)
         assert current_workspace() == directory
-        assert [current_workspace(one) for one in ("", "a/..", "/w")] == ["", directory, "/w"]
+        assert [current_workspace(one) for one in ("", "a/..", "/")] == ["", directory, "/"]
+        Path("file").write_text("")
+        for named, cause in (("file", "it is no directory"), ("none", "there is no such directory")):
+            with pytest.raises(ConfigError, match=f"cannot ask about {directory}/{named}: {cause}"):
+                current_workspace(named)
         os.mkdir("gone")
         os.chdir("gone")
         os.rmdir(f"{directory}/gone")

@@ -28,6 +28,8 @@ bare = Server("bare")
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "embed_fine.py").write_text(MODULE)
     (tmp_path / "embed_bad.py").write_text("raise RuntimeError('boom')")
+    (tmp_path / "embed_exit.py").write_text("raise SystemExit(3)")
+    (tmp_path / "embed_stop.py").write_text("raise KeyboardInterrupt")
     (tmp_path / "embed_sdk.py").write_text(SDK)
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -75,6 +77,8 @@ def test_server_objects_of_the_sdk(text: str, name: str) -> None:
         (["embed_fine:lost"], "embed_fine has no lost"),
         (["embed_fine:number"], "number is int, and no callable or server of the SDK"),
         (["embed_bad"], "cannot import embed_bad: RuntimeError: boom"),
+        (["embed_exit"], "cannot import embed_exit: SystemExit: 3"),
+        (["embed_stop"], "cannot import embed_stop: KeyboardInterrupt"),
         (["embed_none"], "cannot import embed_none: ModuleNotFoundError"),
         (["embed_fine:handle", "handle=embed_fine"], "there is another server called handle"),
         (["welcome=embed_fine"], "there is another server called welcome"),

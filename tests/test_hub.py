@@ -326,7 +326,7 @@ async def test_approved_changed_rejected(hub: Hub) -> None:
 async def test_what_cannot_be_approved_yet(hub: Hub) -> None:
     """An entry that cannot be used now is listed with what is missing; it is not approved before that is mended, and
     can be rejected."""
-    directory = project(hub, "lacks", lacks=Fake({}, {"args": ["${NOTSET_ANYWHERE}"]}), odd=Fake({}, {"args": 1}))
+    directory = project(hub, "lacks", lacks=Fake({}, {"args": ["${NOTSET_ANYWHERE}"]}), odd=Fake({}, {"timeout": 5}))
     found = await approvals(hub, directory)
     assert {name: item["state"] for name, item in found.items()} == {"lacks": "broken", "odd": "broken"}
     assert found["lacks"]["command"][-1] == "${NOTSET_ANYWHERE}" and found["odd"]["command"] == []

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from mcphub.auth.failures import Failure, Unmet
-from mcphub.auth.home import BROWSER, Need
+from mcphub.auth.home import BROWSER, VAULT, Need
 from mcphub.config.document import parse_file
 from mcphub.config.entries.context import Context
 from mcphub.config.layer import Layer
@@ -208,3 +208,15 @@ async def test_the_editor_that_a_server_belongs_to() -> None:
         "running_in_windows": True,
     }
     assert row(SPEC.key(), Want(SPEC), None, None, None, (), NOW)["ide"] is None
+
+
+async def test_the_vault_comes_first() -> None:
+    """Nobody is sent to sign in while the vault is locked."""
+    fault = Fault(FaultKind.NEEDS_AUTH, "handshake", "needs the vault", at=1.0)
+    waiting = worker(NeedsAuth("needs the vault"))
+    waiting.last_fault = fault
+    need = Need(Failure(Unmet.STORE, "it is locked"), VAULT)
+    error = row(SPEC.key(), Want(SPEC), RESOLVED, waiting, 1, [], NOW, need)["last_error"]
+    assert error is not None and error["remedy"] == "open the vault first: mcphub vault unlock"
+    error = row(SPEC.key(), Want(SPEC), RESOLVED, waiting, 1, [], NOW)["last_error"]
+    assert error is not None and "mcphub login" in error["remedy"]

@@ -57,13 +57,19 @@ class Strange(msgspec.Struct, frozen=True):
 
 
 def scopes_to_ask(
-    configured: Sequence[str], challenged: Sequence[str], resource: Sequence[str], server: Sequence[str]
+    configured: Sequence[str],
+    challenged: Sequence[str],
+    resource: Sequence[str],
+    server: Sequence[str],
+    *,
+    refresh: bool = True,
 ) -> tuple[str, ...]:
     """Of the entry, the challenge and the resource's metadata the first that says any; never the catalogue of the
-    authorization server, but for `offline_access`, which it must offer (case C105). () = the parameter is left out:
-    the server gives what it always gives, and alone `offline_access` would take that away."""
+    authorization server, but for `offline_access`, which it must offer, and which is only for who wants a refresh token
+    (`refresh`): a person who signs in, also where the entry says the scopes (case C105). () = the parameter is left
+    out: the server gives what it always gives, and alone `offline_access` would take that away."""
     found = tuple(dict.fromkeys(configured or challenged or resource))
-    if found and OFFLINE in server and OFFLINE not in found:
+    if refresh and found and OFFLINE in server and OFFLINE not in found:
         found += (OFFLINE,)
     return found
 

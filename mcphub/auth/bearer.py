@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import anyio
+
 from mcphub.auth import challenge, urls
 from mcphub.auth.credential import Credential
-from mcphub.auth.failures import TRANSIENT, Failure, FlowFailure, Unmet, XaaFailure
+from mcphub.auth.failures import NOBODY_YET, TRANSIENT, Failure, FlowFailure, Unmet, XaaFailure
 from mcphub.auth.records import TokenSet
 from mcphub.errors import TransportError
 
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from mcphub.auth.dpop import DpopKey
 
 Header = tuple[bytes, bytes]
+
+#: Seconds after which tokens that were accepted meanwhile do not count as new any more: what others sent with them says
+#: nothing of the one request that they were got for.
+JUST = 3.0
 
 #: What another sign-in cannot mend: the server is failed, and nobody is asked.
 _FINAL = frozenset([XaaFailure.POLICY_DENIED, XaaFailure.ASSERTION_REJECTED, XaaFailure.EXCHANGE_REJECTED])
@@ -43,8 +49,8 @@ class BearerSigner:
         self._nonce = ""
         self._key: DpopKey | None = None
         self._header: tuple[int, tuple[Header, ...]] = (-1, ())
-        #: The version of tokens that was refused although it was new.
-        self._refused = 0
+        #: The version of tokens that was got for a refusal, when, and whether it was accepted since.
+        self._new, self._new_at, self._taken = 0, 0.0, False
         #: Why the last request was refused for good.
         self.failure: Failure | None = None
 
@@ -99,7 +105,7 @@ class BearerSigner:
             self._hide(*(str(one) for one in (tokens.access_token, tokens.refresh_token) if one), owner="sign-in")
 
     def accepted(self) -> None:
-        self._refused = 0
+        self._taken = True
         if self._credential.tokens is None:
             self._open = True
         self._credential.accepted()
@@ -120,12 +126,13 @@ class BearerSigner:
         failure: Failure | None
         if status == 403:
             failure = await self._credential.too_little(version, said)
-        elif version and version == self._refused:
-            failure = await self._credential.rejected(version)
+        elif version and version == self._new and not (self._taken and anyio.current_time() - self._new_at > JUST):
+            self._new = 0  # what is refused later with the same is another matter
+            failure = await self._credential.rejected(version, said)
         else:
             failure = await self._credential.refused(version, said, remember=not self._open)
             if failure is None:
-                self._refused = self._credential.version
+                self._new, self._new_at, self._taken = self._credential.version, anyio.current_time(), False
         if failure is not None:  # else that of another request is still to be told
             self.failure = failure
         return failure is None
@@ -152,8 +159,14 @@ def told(name: str, failure: Failure, *, silent: bool = False) -> str:
     if failure.reason is Unmet.LOGIN_REQUIRED:
         return f"needs a sign-in: mcphub login {name}"
     if failure.reason is Unmet.STORE:
-        return f"needs the vault: {failure.detail}"
-    if silent and _kind(failure) == "needs_auth" and failure.reason is not XaaFailure.IDP_LOGIN_REQUIRED:
+        unlock = "" if "mcphub vault unlock" in failure.detail else "; then: mcphub vault unlock"
+        return f"needs the vault: {failure.detail}{unlock}"
+    if failure.reason is XaaFailure.IDP_LOGIN_REQUIRED:
+        since = "" if failure.detail.startswith(NOBODY_YET) else f", since {failure.detail} ({failure.reason})"
+        return f"needs a sign-in at the organisation{since}: mcphub login {name}"
+    if failure.reason in _FINAL:
+        return f"cannot get its tokens: {failure}; tried again a minute later, or at once by: mcphub reconnect {name}"
+    if silent and _kind(failure) == "needs_auth":
         return f"cannot get its tokens: {failure}; correct `oauth` of its entry"
     if _kind(failure) == "needs_auth":
         return f"needs a new sign-in, since {failure.detail} ({failure.reason}): mcphub login {name}"

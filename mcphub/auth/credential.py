@@ -20,6 +20,7 @@ from mcphub.auth.client_authentication import Assertion
 from mcphub.auth.discovery import Discovered
 from mcphub.auth.drive import drive
 from mcphub.auth.failures import (
+    NOBODY_YET,
     TRANSIENT,
     Failure,
     FlowFailure,
@@ -31,7 +32,7 @@ from mcphub.auth.failures import (
     said,
     without,
 )
-from mcphub.auth.home import BROWSER, CONFIG, IDP_LOGIN, VAULT, Home, Need
+from mcphub.auth.home import BROWSER, CONFIG, IDP_LOGIN, VAULT, WAIT, Home, Need
 from mcphub.auth.methods import METHODS
 from mcphub.auth.occasion import Occasion
 from mcphub.auth.records import Account, Registration, TokenSet, decoded, encoded, registered_key, registration_key
@@ -53,12 +54,21 @@ FIRST_LOOK = 1.5
 AHEAD = 2.0
 #: Seconds for which nothing is asked of an authorization server again that could not be reached, or could not answer.
 LEFT_ALONE = 10.0
-#: Sign-ins of a person to one server that wants ever more, within so many seconds.
+#: The same where the organisation's login led to a refusal: it may have been a mistake, or the organisation may change
+#: its mind, and nobody would tell.
+REFUSED_REST = 60.0
+#: Sign-ins of a person after which one server still demands the same scopes, within so many seconds.
 MOST_ASKED = 3
 ASKED_WITHIN = 600.0
 
 #: Statuses of a token endpoint that is not there any more.
 _MOVED = frozenset([404, 405, 410])
+
+#: What another sign-in helps only after its entry was changed.
+_OF_THE_ENTRY = frozenset([FlowFailure.CLIENT_REQUIRED, FlowFailure.CLIENT_UNUSABLE])
+
+#: Seconds for which tokens that were refused though they were new are not renewed for another refusal.
+REJECTED_REST = 300.0
 
 Renew = Callable[[], Awaitable[Failure | None]]
 
@@ -74,12 +84,21 @@ class _Flight:
 
 class _Verdict(msgspec.Struct, frozen=True):
     """Why the tokens of this version could not be renewed at `at`. `final`: a person must act; else it is tried again
-    LEFT_ALONE seconds later."""
+    `rest` seconds later."""
 
     version: int
     failure: Failure
     at: float
     final: bool
+    rest: float = LEFT_ALONE
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """The tokens of this version were refused at `at` though they were new, with this challenge."""
+
+    version: int
+    challenge: Challenge
+    at: float
 
 
 class Credential:
@@ -92,6 +111,10 @@ class Credential:
         self.tokens: TokenSet | None = None
         #: Why there are no tokens, where a person can do something about it.
         self.need: Need | None = None
+        #: Why they cannot be renewed or kept now, where nobody need do anything: it is tried again.
+        self.trouble: Need | None = None
+        #: How the last sign-in of a person failed, until the next one.
+        self.fell: Failure | None = None
         #: Why the tokens that there were are of no more use: what is open with them has ended too.
         self.ended: Failure | None = None
         #: Scopes that the server named as missing, of which a sign-in asks for all.
@@ -103,17 +126,35 @@ class Credential:
         self._loaded = False
         self._looked = float("-inf")
         self._flight: _Flight | None = None
+        #: The version of tokens that are not on the disk yet.
+        self._unkept = 0
         self._verdict: _Verdict | None = None
+        self._refusal: _Refusal | None = None
         self._tried: frozenset[str] = frozenset()
         self._challenge = Challenge()
         self._odd = False
-        self._asked: list[float] = []
+        #: When a sign-in was in vain, with what the server still demanded after it; what it demands now; and whether a
+        #: sign-in was completed since.
+        self._in_vain: list[tuple[float, frozenset[str]]] = []
+        self._demanded: frozenset[str] = frozenset()
+        self._completed = False
         self._found: tuple[float, Discovered] | None = None
 
     @property
     def silent(self) -> bool:
         """Tokens are had without a person."""
         return self.account.oauth.mode in METHODS
+
+    @property
+    def shown(self) -> Need | None:
+        """What people see of it: what is needed, with how they failed at it last; else what it waits for."""
+        need = self.need
+        if need is None:
+            return self.trouble
+        if self.fell is None or need.how not in (BROWSER, IDP_LOGIN):
+            return need
+        how = CONFIG if self.fell.reason in _OF_THE_ENTRY and need.how == BROWSER else need.how
+        return Need(self.fell, how, need.scopes)
 
     @property
     def due(self) -> bool:
@@ -133,18 +174,20 @@ class Credential:
         """Its entry is another one, though not for the tokens: a secret, a port."""
         if account != self.account:
             self.account = account
+            self.fell = None
             self.retry()
 
     def retry(self) -> None:
         """What a person was asked for may have been done: try again what was given up."""
-        self._verdict = self._found = None
+        self._verdict = self._found = self._refusal = None
 
     # --- for requests ------------------------------------------------------------------------------------------------
 
     async def ready(self, *, first: bool = False) -> Failure | None:
         """Before a request: read what is kept, renew what is due. A failure means that it is not worth sending; tokens
         that are still good are used though they could not be renewed. `first`: of a connection."""
-        if first and self._verdict is not None and self._verdict.final:
+        verdict = self._verdict
+        if first and verdict is not None and (verdict.final or verdict.rest > LEFT_ALONE):
             self.retry()
         if not self._loaded:
             with anyio.move_on_after(FIRST_LOOK):
@@ -181,7 +224,11 @@ class Credential:
                 return None
             if remember:
                 self._remember(challenge.scopes if challenge.scope else ())
-            return self._unsigned()
+            return await self._unsigned_here()
+        before = self._refusal
+        same = before is not None and (before.version, before.challenge) == (self.version, challenge)
+        if same and before is not None and 0 <= self._home.now() - before.at < REJECTED_REST:
+            return _rejected()  # others were got for that already
         return self._held() or await self._fly(lambda: self._renew(version))
 
     def unoffered(self) -> None:
@@ -191,11 +238,12 @@ class Credential:
             text = "it offers no sign-in; set a header that it accepts in `headers`"
             self._want(FlowFailure.DISCOVERY_FAILED, text, CONFIG)
 
-    async def rejected(self, version: int) -> Failure:
+    async def rejected(self, version: int, challenge: Challenge | None = None) -> Failure:
         """A request was refused with tokens that are new: they are of no use, and the way to them is looked up anew."""
         self._found = None
         if self.version != version:
             return self.need.failure if self.need is not None else _rejected()
+        self._refusal = _Refusal(version, self._challenge if challenge is None else challenge, self._home.now())
         return self._want_failure(_rejected(), CONFIG if self.silent else BROWSER)
 
     async def too_little(self, version: int, challenge: Challenge) -> Failure | None:
@@ -205,6 +253,10 @@ class Credential:
         before = self.tokens
         known = (*(before.requested if before else ()), *(before.granted if before else ()), *self.missing)
         self.missing = tuple(dict.fromkeys((*known, *challenge.scopes)))
+        self._demanded = frozenset(challenge.scopes)
+        if self._completed:
+            self._completed = False
+            self._in_vain.append((self._home.now(), self._demanded))
         if self.silent:
             wanted = frozenset(self.missing)
             if wanted <= self._tried:
@@ -251,29 +303,42 @@ class Credential:
             self.account, self._challenge.resource_metadata, registered=registered, version=self.spoken
         )
         found = await drive(flow, self._home.sender(self.account))
+        await self._refuse_forbidden(found)
         self._found = (now, found)
         return found
 
+    async def _refuse_forbidden(self, found: Discovered) -> None:
+        """Before a person is sent anywhere, and not when the code is to be exchanged. Raises SignInFailed."""
+        server = found.server
+        for name, url in (
+            ("token_endpoint", server.token_endpoint), ("registration_endpoint", server.registration_endpoint)
+        ):
+            if url and (why := await self._home.forbidden(self.account, url)):
+                raise SignInFailed(FlowFailure.UNSAFE_URL, f"{name} of {said(server.issuer)}: {why}")
+
     def count_sign_in(self) -> None:
         """A person is about to be asked. Raises SignInFailed (`scope_denied`) where that was done too often in vain: a
-        server that always wants more would have people sign in for ever."""
+        server that demands the same after each sign-in would have people sign in for ever. What was given up, or led
+        to tokens that were not refused, does not count."""
         now = self._home.now()
-        self._asked = [at for at in self._asked if 0 <= now - at < ASKED_WITHIN]
-        if self.missing and len(self._asked) >= MOST_ASKED:
-            text = f"it wanted more after each of {MOST_ASKED} sign-ins within {ASKED_WITHIN / 60:g} minutes"
+        self._in_vain = [one for one in self._in_vain if 0 <= now - one[0] < ASKED_WITHIN]
+        if self.missing and sum(what == self._demanded for _, what in self._in_vain) >= MOST_ASKED:
+            wants = f"it wanted {' '.join(sorted(self._demanded)) or 'more'}"
+            text = f"{wants} after each of {MOST_ASKED} sign-ins within {ASKED_WITHIN / 60:g} minutes"
             raise SignInFailed(FlowFailure.SCOPE_DENIED, text)
-        self._asked.append(now)
 
     def wanted_scopes(self, found: Discovered) -> tuple[str, ...]:
         """The scopes of the next sign-in."""
         configured = self.account.oauth.scopes
-        asked = scopes_to_ask(configured, self._challenge.scopes, found.resource.scopes, found.server.scopes)
+        challenged, refresh = self._challenge.scopes, not self.silent
+        asked = scopes_to_ask(configured, challenged, found.resource.scopes, found.server.scopes, refresh=refresh)
         return tuple(dict.fromkeys((*self.missing, *asked))) if self.missing and not configured else asked
 
     async def take(self, tokens: TokenSet) -> None:
         """These are its tokens from now on: they are kept, then used. Raises VaultUnavailable where they cannot be
         kept; then the old ones stay."""
         gen = await self._home.safe.put(TOKENS, self.key, encoded(tokens))
+        self._completed = True
         self.missing = ()
         self._home.remember(self.key, None)
         self._publish(tokens, gen)
@@ -283,7 +348,7 @@ class Credential:
         await self._load()
         tokens = self.tokens
         await self._home.safe.delete(TOKENS, self.key)
-        self.missing = ()
+        self.missing, self.fell, self.trouble = (), None, None
         # It is known to want a sign-in, where it had one.
         wants = None if tokens is None or self.silent else Challenged(self._home.now())
         self._home.remember(self.key, wants)
@@ -340,9 +405,9 @@ class Credential:
         if tokens is not None:
             both = (tokens.access_token, tokens.refresh_token)
             self._home.hide(*(str(one) for one in both if one), owner=self.key)
-            self.need = self.ended = None
+            self.need = self.ended = self.trouble = self.fell = None
         elif why is not None:
-            self.need, self.ended = why, why.failure
+            self.need, self.ended, self.trouble = why, why.failure, None
         elif before is not None and not self.silent:
             self.ended = Failure(Unmet.LOGIN_REQUIRED, "nobody is signed in to it any more")
             self.need = Need(self.ended, BROWSER)
@@ -360,7 +425,9 @@ class Credential:
         except VaultUnavailable as e:
             self._home.log("warning", f"{self.account.name}: its new tokens cannot be kept yet (store_failed): {e}")
             self._publish(tokens, gen)
-            version = self.version
+            version = self._unkept = self.version
+            text = f"its new tokens cannot be kept, and would be lost with the daemon: {e}"
+            self._wait_for(Failure(RefreshFailure.STORE_FAILED, text, retry=True))
             self._home.start(lambda: self._write_again(version))
             return None
         self._publish(tokens, new)
@@ -383,7 +450,8 @@ class Credential:
             except VaultUnavailable:
                 continue
             if self.version == version:
-                self._gen = gen
+                self._gen, self._unkept = gen, 0
+                self._calm()
             return
 
     # --- renewal -----------------------------------------------------------------------------------------------------
@@ -406,6 +474,8 @@ class Credential:
     async def _land(self, flight: _Flight, work: Renew) -> None:
         try:
             flight.failure = await work()
+            if flight.failure is None:
+                self._calm()
         except SignInFailed as e:
             flight.failure = self._clean(e.failure)
         except VaultUnavailable as e:
@@ -458,8 +528,7 @@ class Credential:
             if failure.retry or failure.reason in TRANSIENT:
                 return self._give_up(failure)
             if isinstance(e.reason, XaaFailure):
-                self._verdict = _Verdict(self.version, failure, self._home.now(), final=True)
-                return failure
+                return self._give_up(failure, REFUSED_REST)
             return self._ask(failure, CONFIG)
         return await self._keep(self._lasting(tokens), gen)
 
@@ -562,17 +631,31 @@ class Credential:
         verdict = self._verdict
         if verdict is None or verdict.version != self.version:
             return None
-        if verdict.final or 0 <= self._home.now() - verdict.at < LEFT_ALONE:
+        if verdict.final or 0 <= self._home.now() - verdict.at < verdict.rest:
             return verdict.failure
         return None
 
-    def _give_up(self, failure: Failure) -> Failure:
-        self._verdict = _Verdict(self.version, failure, self._home.now(), final=False)
+    def _give_up(self, failure: Failure, rest: float = LEFT_ALONE) -> Failure:
+        self._verdict = _Verdict(self.version, failure, self._home.now(), final=False, rest=rest)
+        self._wait_for(failure)
         return failure
+
+    def _wait_for(self, failure: Failure) -> None:
+        trouble = Need(failure, WAIT)
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self._home.changed(self.account)
+
+    def _calm(self) -> None:
+        """What was tried has worked, but for tokens that are still to be kept."""
+        if self.trouble is not None and self._unkept != self.version:
+            self.trouble = None
+            self._home.changed(self.account)
 
     def _ask(self, failure: Failure, how: str) -> Failure:
         """A person must act, though the tokens stay; they may be good for a while."""
         self._verdict = _Verdict(self.version, failure, self._home.now(), final=True)
+        self.trouble = None
         return self._want_failure(failure, how)
 
     def _useless(self, failure: Failure) -> Failure:
@@ -683,6 +766,12 @@ class Credential:
         told = self._home.challenged(self.key)
         if told is None or not 0 <= now - told.at < REMEMBERED:
             return None
+        return await self._unsigned_here()
+
+    async def _unsigned_here(self) -> Failure:
+        """As `_unsigned`; where tokens could not be kept, that is to be mended before anybody signs in."""
+        if self._loaded and self.ended is None and (barred := await self._home.safe.barred()) is not None:
+            return self._want(Unmet.STORE, f"its tokens could not be kept: {barred}", VAULT)
         return self._unsigned()
 
     async def _without_login(self) -> Failure | None:
@@ -694,8 +783,28 @@ class Credential:
                 return None
         except VaultUnavailable:
             return None
-        text = f"nobody has signed in at {said(provider.issuer)}"
+        text = f"{NOBODY_YET} at {said(provider.issuer)}"
         return self._ask(Failure(XaaFailure.IDP_LOGIN_REQUIRED, text), IDP_LOGIN)
+
+    async def without_login(self, *, ended: bool) -> None:
+        """The organisation's login is gone: say so, where that leaves nothing. `ended`: what is open had tokens."""
+        if self.tokens is None and (failure := await self._without_login()) is not None and ended:
+            self.ended = failure
+            self._home.changed(self.account)
+
+    def with_login(self) -> None:
+        """Somebody has signed in at the organisation."""
+        self.fell = None
+        self.retry()
+        if self.need is not None and self.need.how == IDP_LOGIN:
+            self.need = self.ended = None
+            self._home.changed(self.account)
+
+    def person_failed(self, failure: Failure | None) -> None:
+        """How a person's sign-in ended that brought no tokens; None = another one has begun."""
+        if failure != self.fell:
+            self.fell = failure
+            self._home.changed(self.account)
 
     def wanted(self) -> None:
         """It could not be opened for want of a sign-in."""

@@ -116,6 +116,10 @@ class Credentials:
         """The credential of an account that some server has."""
         return self._known.get(account.key)
 
+    def of_organisation(self) -> list[Credential]:
+        """Those of servers that take the organisation's login."""
+        return [one for one in self._known.values() if one.account.oauth.mode == "xaa"]
+
     def signer(self, spec: ServerSpec, hide: Callable[..., None] | None = None) -> BearerSigner | None:
         """For one connection to this server; `hide` takes what must not be seen in what is said of it."""
         credential = self.of(spec)
@@ -137,6 +141,9 @@ class Credentials:
 
     def sender(self, account: Account) -> Sender:
         return HttpSender(account, self._environment)
+
+    async def forbidden(self, account: Account, url: str) -> str:
+        return await HttpSender(account, self._environment).forbidden(url)
 
     def idp(self) -> IdpSpec | None:
         return self._provider()

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from mcphub.auth.flow import Ask, Flow, Reply, T
+import msgspec
+
+from mcphub.auth.echo import secrets_of
+from mcphub.auth.flow import Answered, Ask, Flow, Reply, T
 
 #: Sends one request and never raises but when cancelled: what goes wrong is an `Unanswered`.
 Sender = Callable[[Ask], Awaitable[Reply]]
@@ -18,7 +21,10 @@ async def drive(flow: Flow[T], send: Sender) -> T:
     try:
         ask = next(flow)
         while True:
-            ask = flow.send(await send(ask))
+            reply = await send(ask)
+            if isinstance(reply, Answered) and (secrets := secrets_of(ask)):
+                reply = msgspec.structs.replace(reply, secrets=secrets)
+            ask = flow.send(reply)
     except StopIteration as end:
         result: T = end.value
         return result

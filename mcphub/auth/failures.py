@@ -75,6 +75,9 @@ class Unmet(enum.StrEnum):
 
 Reason = FlowFailure | RefreshFailure | XaaFailure | Unmet
 
+#: How the detail of IDP_LOGIN_REQUIRED begins where there was no login before.
+NOBODY_YET = "nobody has signed in"
+
 #: What a later try without a person may mend: tokens are kept, the server is not in `needs-auth` for it.
 TRANSIENT = frozenset(
     [

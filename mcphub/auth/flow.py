@@ -35,6 +35,8 @@ class Answered(msgspec.Struct, frozen=True):
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    #: Secrets of the request that it answers, which it may repeat; see `echo`.
+    secrets: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Answered({self.status})"

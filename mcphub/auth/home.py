@@ -16,15 +16,15 @@ from mcphub.auth.failures import Failure
 from mcphub.auth.records import Account
 from mcphub.spec import IdpSpec
 from mcphub.store.challenges import Challenged
-from mcphub.store.vault_state import Record, VaultState
+from mcphub.store.vault_state import Record, VaultState, VaultUnavailable
 
 #: What a person does about a `Need`: sign in with a browser, sign in at the organisation, change the entry, open the
-#: vault.
-BROWSER, IDP_LOGIN, CONFIG, VAULT = "browser", "idp_login", "config", "vault"
+#: vault; or nothing, since it is tried again without anybody.
+BROWSER, IDP_LOGIN, CONFIG, VAULT, WAIT = "browser", "idp_login", "config", "vault", "wait"
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What stands between a server and its credentials. `how` is one of the four above; `scopes` are those that
+    """What stands between a server and its credentials. `how` is one of the five above; `scopes` are those that
     it named as missing."""
 
     failure: Failure
@@ -48,6 +48,8 @@ class Safe(Protocol):
 
     async def ready(self) -> None: ...
 
+    async def barred(self) -> VaultUnavailable | None: ...
+
 
 class Home(Protocol):
     """The daemon, as far as credentials need it."""
@@ -69,6 +71,10 @@ class Home(Protocol):
 
     def environment(self) -> Mapping[str, str]:
         """The hub's environment."""
+
+    async def forbidden(self, account: Account, url: str) -> str:
+        """Why no request for this account may go to a URL, as far as that can be judged now, as the end of a sentence;
+        "" = nothing is known against it."""
 
     def idp(self) -> IdpSpec | None:
         """The organisation's identity provider, None where none is configured."""

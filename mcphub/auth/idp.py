@@ -13,14 +13,14 @@ import msgspec
 from mcphub.auth import discovery, documents, granting, id_token
 from mcphub.auth.discovery import AuthorizationServer, Rules
 from mcphub.auth.drive import drive
-from mcphub.auth.failures import FlowFailure, SignInFailed, XaaFailure, said
+from mcphub.auth.failures import NOBODY_YET, FlowFailure, SignInFailed, XaaFailure, said
 from mcphub.auth.flow import Unanswered, get
 from mcphub.auth.home import Home
-from mcphub.auth.records import IdpSession, Registration, decoded, encoded, idp_key
+from mcphub.auth.records import Account, IdpSession, Registration, decoded, encoded, idp_key
 from mcphub.auth.token_answer import Granted, Lost, Malformed, Refused
 from mcphub.auth.unproven import claims_of, type_of
 from mcphub.auth.urls import local
-from mcphub.spec import IdpSpec, Secret
+from mcphub.spec import IdpSpec, OAuthSpec, Secret
 from mcphub.store.vault_state import GenerationConflict
 
 #: Kind of records in the vault.
@@ -57,6 +57,11 @@ def client_of(idp: IdpSpec, issuer: str) -> Registration:
     return Registration(idp.client_id, "config", issuer, idp.client_secret)
 
 
+def _account(idp: IdpSpec) -> Account:
+    """As which places are judged: the provider's own is where it is configured."""
+    return Account(idp.issuer, Secret(idp.issuer), OAuthSpec(), "")
+
+
 async def metadata(home: Home, idp: IdpSpec) -> AuthorizationServer:
     """What the provider says of itself. Raises SignInFailed (`idp_unavailable`, `issuer_mismatch`, `unsafe_url`)."""
     try:
@@ -66,6 +71,9 @@ async def metadata(home: Home, idp: IdpSpec) -> AuthorizationServer:
         if e.failure.retry:
             raise SignInFailed(XaaFailure.IDP_UNAVAILABLE, e.failure.detail, status=e.failure.http_status) from None
         raise
+    for name, url in (("token_endpoint", found.token_endpoint), ("jwks_uri", found.jwks_uri)):
+        if url and (why := await home.forbidden(_account(idp), url)):
+            raise SignInFailed(FlowFailure.UNSAFE_URL, f"{name} of {said(idp.issuer)}: {why}")
     if found.issuer != idp.issuer:
         text = f"it says that it is {said(found.issuer)}, xaaIdp.issuer is {said(idp.issuer)}"
         raise SignInFailed(FlowFailure.ISSUER_MISMATCH, text)
@@ -85,7 +93,7 @@ async def session(home: Home, idp: IdpSpec, *, not_this: str = "") -> IdpSession
         if kept is not None and kept.id_token != not_this and kept.usable(home.now()):
             return kept
         if record is None or kept is None or not kept.refresh_token:
-            why = "nobody has signed in" if kept is None else "the login has ended"
+            why = NOBODY_YET if kept is None else "the login has ended"
             raise SignInFailed(XaaFailure.IDP_LOGIN_REQUIRED, f"{why} at {said(idp.issuer)}")
         return await _renewed(home, idp, kept, record.gen)
 

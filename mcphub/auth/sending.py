@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 BEGIN = 15.0
 WHOLE = 30.0
 MOST = 256 << 10
+#: Seconds for the addresses of a name that is only judged.
+LOOK = 3.0
 
 _KINDS: Mapping[str, str] = {
     "forbidden": "unsafe", "unreachable": "unreachable", "tls": "tls", "config": "unsafe", "no_response": "timeout"
@@ -64,27 +66,58 @@ class HttpSender:
 
     async def _guard(self) -> Guard:
         """What may be asked beside public places: this machine and link-local ones only where the server's own URL says
-        so in plain words, private networks where the server itself is in one."""
-        from mcphub.outbound.guard import Guard, range_of
+        so in plain words, of private networks the range that the server itself is in, by all of its addresses."""
+        from mcphub.outbound.guard import Guard, network_of, range_of
         from mcphub.outbound.lookup import look_up
 
         url = str(self._account.url)
         _scheme, host, port = urls.origin(url)
         ranges: set[Range] = set()
+        networks: set[str] = set()
         known = address(host)
         if known is not None:
             ranges.add(range_of(known))
+            networks.add(network_of(known))
         elif is_loopback(host):
             ranges.add("loopback")
         else:
             try:
                 for *_, where in await look_up(host, port):
                     found = address(str(where[0]).partition("%")[0])
-                    if found is not None and range_of(found) == "private":
-                        ranges.add("private")
+                    networks.add(network_of(found) if found is not None else "")
             except (OSError, UnicodeError):
                 pass  # it cannot be reached itself: nothing more is allowed for it
-        return Guard(frozenset(ranges - {"special"}), frozenset(host.lower() for host in self._account.oauth.hosts))
+        if "" in networks:
+            networks.clear()  # a public address among them would let whoever has the name choose the others
+        hosts = frozenset(host.lower() for host in self._account.oauth.hosts)
+        return Guard(frozenset(ranges - {"special", "private"}), hosts, frozenset(networks))
+
+    async def forbidden(self, url: str) -> str:
+        """Why a request may not go to this URL, as far as it can be judged without sending one; see Home."""
+        if why := urls.fault(url, plain=self._account.plain):
+            return why
+        from mcphub.outbound.guard import Forbidden
+        from mcphub.outbound.lookup import look_up
+        from mcphub.outbound.proxies import proxy_for
+
+        scheme, host, port = urls.origin(url)
+        guard = await self._guard()
+        via, _ = proxy_for(scheme, host, port, self._environment())
+        found: list[str] = []
+        if address(host) is not None:
+            found = [host.strip("[]")]
+        elif not via:  # behind a proxy names are its own affair
+            try:
+                with anyio.move_on_after(LOOK):
+                    found = [str(where[0]) for *_, where in await look_up(host, port)]
+            except (OSError, UnicodeError):
+                pass  # nothing is known; whoever connects will see
+        try:
+            for one in found:
+                guard.check(host, port, one)
+        except Forbidden as e:
+            return str(e)
+        return ""
 
 
 async def _exchange(client: HttpClient, ask: Ask, headers: list[tuple[bytes, bytes]]) -> Reply:

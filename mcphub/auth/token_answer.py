@@ -11,6 +11,7 @@ import msgspec
 
 from mcphub.auth import documents, quirks
 from mcphub.auth.documents import Document
+from mcphub.auth.echo import veiled
 from mcphub.auth.failures import said
 from mcphub.auth.flow import Answered, Reply, Unanswered
 from mcphub.spec import Secret
@@ -81,16 +82,17 @@ def read_token(answer: Reply, *, dpop: bool = False, other: str = "") -> Outcome
     if any(not 0x21 <= ord(sign) <= 0x7E for sign in token):
         return Malformed("the access_token has characters that no header can hold", status)
     kind = documents.text(document, "token_type").lower()
+    shown = said(veiled(kind, answer.secrets)) if isinstance(answer, Answered) else ""
     if other:
         if kind != other.lower():
-            return Malformed(f"its token_type is {said(kind)!r}, not {other}", status)
+            return Malformed(f"its token_type is {shown!r}, not {other}", status)
         kind = other
     elif kind == "dpop" and dpop:
         kind = "DPoP"
     elif kind in quirks.BEARERS:
         kind = "Bearer"
     else:
-        return Malformed(f"its token_type is {said(kind)!r}", status)
+        return Malformed(f"its token_type is {shown!r}", status)
     scope = document.get("scope")
     if isinstance(scope, list):
         scope = " ".join(one for one in scope if isinstance(one, str))
@@ -122,6 +124,8 @@ def read(answer: Reply) -> tuple[Document, int] | Refused | Malformed | Lost:
         text = documents.text(document, "error_description") or documents.text(document, "message")
         status = answer.status if answer.status >= 400 else 400
         transient = name == "temporarily_unavailable" or (answer.transient and name not in quirks.DECIDED)
+        # Before it is cut, since half a secret is one too.
+        word, text = veiled(word, answer.secrets), veiled(text, answer.secrets)
         detail = said(f"{word}: {text}" if text else word)
         return Refused(name, detail, status, transient, _after(answer), answer.headers.get("dpop-nonce", ""))
     if not answer.ok:

@@ -11,6 +11,7 @@ import msgspec
 
 from mcphub.config.entries.context import Context, EnvFile, assumed
 from mcphub.config.entries.entry import parse_entry
+from mcphub.config.entries.stdio import ADDRESS, is_address
 from mcphub.config.layer import Entry, Layer
 from mcphub.config.load import Loaded
 from mcphub.config.names import name_fault, shown_name
@@ -54,6 +55,8 @@ def judge(loaded: Loaded, place: Place, name: str, entry: Mapping[str, Any]) -> 
     checked = parse_entry(Entry(name, {**entry, "enabled": False}, origin), place.directory, Context()).outcome
     if isinstance(checked, Problem):
         raise ConfigError(checked.message.replace("cannot use", "cannot add", 1))
+    if is_address(entry.get("command")):
+        raise ConfigError(f"cannot add server {name}: {place.path} mcpServers.{name}.command: {ADDRESS}")
     if checked is None:
         raise ConfigError(f"cannot add server {name}: its url is empty")
 

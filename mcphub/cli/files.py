@@ -55,6 +55,7 @@ def findings_of(path: str, workspace: str, kind: str = "") -> FindingsReport:
     from mcphub.config.trusted_file import read_trusted
     from mcphub.errors import ConfigError
     from mcphub.questions import findings
+    from mcphub.status import FindingsReport
 
     data = read_whole(path)
     path = os.path.abspath(path)
@@ -63,6 +64,17 @@ def findings_of(path: str, workspace: str, kind: str = "") -> FindingsReport:
     context = Context(files.loaded.environment, files.here.places.environment, secrets=assumed)
     if kind in (findings.SETTINGS, findings.ENVIRONMENT):
         report = findings.findings(data, path, kind, context)
+    elif kind == findings.PLUGIN:
+        from mcphub.config.sources.plugin import plugin_layers, plugin_root
+
+        layers = plugin_layers(Reader(), plugin_root(path), files.here.places.plugin_data)
+        parts = [findings.layer_findings(one, kind, context) for one in layers]
+        report = FindingsReport(
+            path=path,
+            kind=kind,
+            problems=list(dict.fromkeys(text for part in parts for text in part["problems"])),
+            warnings=list(dict.fromkeys(text for part in parts for text in part["warnings"])),
+        )
     else:
         layer = layer_of(path, data, kind)
         env_files = {}

@@ -16,7 +16,7 @@ from mcphub.config.expand import secret_name_fault
 from mcphub.errors import ConfigError, ControlError
 from mcphub.status import SecretReport, SecretsReport, SecretStatus, VaultReport
 from mcphub.store.vault_file import SECRET, VaultFile
-from mcphub.store.vault_state import Trouble, VaultUnavailable
+from mcphub.store.vault_state import Trouble, VaultState, VaultUnavailable
 
 T = TypeVar("T")
 
@@ -119,6 +119,8 @@ class VaultAccess:
 
     def _report(self) -> VaultReport:
         state, exists = self._file.state, self._file.exists()
+        if state.usable and (barred := self._file.barred()) is not None:
+            state = VaultState(state.source, barred.trouble, str(barred))
         return VaultReport(
             path=self._file.path,
             exists=exists,

@@ -31,6 +31,7 @@ WORKSPACE_FOLDER = "workspaceFolder"
 _DOLLAR = re.compile(r"(?<!\$)\$+(?:\{|[A-Za-z_][A-Za-z0-9_]*)")
 _REFERENCE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
 _SECRET = re.compile(r"secret:(?P<name>.*)", re.DOTALL)
+_ALONE = re.compile(r"([^$]*)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}$]*))?\}([^$]*)")
 _HEAD = re.compile(r"\$+\{[A-Za-z0-9_]*")
 _BRACE = re.compile(r"\$\{|\}")
 
@@ -79,6 +80,8 @@ class Expanded(msgspec.Struct, frozen=True):
 
 def expand(text: str, variables: Variables) -> Expanded:
     """Replace every reference in `text`; shapes and limits are those of the grammar above. Never raises."""
+    if (alone := _ALONE.fullmatch(text)) is not None:
+        return _one(alone, variables)
     parts: list[str] = []
     missing: list[str] = []
     secrets: list[str] = []
@@ -126,6 +129,18 @@ def expand(text: str, variables: Variables) -> Expanded:
     return Expanded("".join(parts), _once(missing), _once(secrets), _once(unsupported), _once(withheld))
 
 
+def _one(found: re.Match[str], variables: Variables) -> Expanded:
+    """As `expand`, of a text with one plain reference, as most have it."""
+    before, name, default, behind = found.groups()
+    value = variables.get(name)
+    withheld = (name,) if variables.withholds(name) else ()
+    if default is not None and not value:
+        value = default
+    if value is None:
+        return Expanded(before + behind, missing=(name,), withheld=withheld)
+    return Expanded(f"{before}{value}{behind}", withheld=withheld)
+
+
 def secret_name_fault(name: str) -> str:
     """Why no secret can have this name, "" = it can."""
     if re.fullmatch(r"[A-Za-z0-9_./-]{1,128}", name):
@@ -142,6 +157,8 @@ def looked_up(text: str, withheld: Callable[[str], bool] | None = None) -> tuple
     """The variables that replacing the references in `text` asks the environment for, and the secrets, as
     `secret:NAME`, in their order. It is expanded for this, so that the answer is the grammar's own: no form that stays
     as it is, no `workspaceFolder`, nothing that is withheld."""
+    if "$" not in text:
+        return ()
     names: list[str] = []
     expand(text, Variables(_Asked(names), withheld=withheld, secret=lambda name: names.append(f"secret:{name}")))
     return _once(names)

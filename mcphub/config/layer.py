@@ -48,6 +48,10 @@ class Entry:
         return str(msgspec.structs.replace(self.origin, key=self.origin.key + keys, line=line))
 
 
+#: How a problem begins that is about a file of which it cannot even be said whether it is there.
+NOT_SEEN = "cannot look for"
+
+
 class Layer(msgspec.Struct, frozen=True):
     """One file of one scope. `problems` with name "" are about the file, others about an entry that cannot be read.
 

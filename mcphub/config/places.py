@@ -81,6 +81,11 @@ class Places(msgspec.Struct, frozen=True):
         return os.path.join(self.state_dir, "pins")
 
     @property
+    def catalogues(self) -> str:
+        """The directory of what lazy servers offer."""
+        return os.path.join(self.state_dir, "catalogues")
+
+    @property
     def http_token(self) -> str:
         """What agents bring to the loopback."""
         return os.path.join(self.state_dir, "http-token")

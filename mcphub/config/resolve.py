@@ -15,7 +15,7 @@ from mcphub.spec import Off, Origin, Problem, Scope, ServerSpec
 from .entries.context import Context
 from .entries.entry import parse_entry
 from .entries.stdio import env_file_path
-from .layer import Entry, Layer, owner
+from .layer import NOT_SEEN, Entry, Layer, owner
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -121,6 +121,14 @@ def exclusive(layers: Iterable[Layer]) -> Layer | None:
     return next((layer for layer in layers if layer.scope is Scope.ENTERPRISE), None)
 
 
+def control(alone: Layer) -> str:
+    """Why an entry of another file does not count beside an enterprise's, for a person."""
+    if any(problem.message.startswith(f"{NOT_SEEN} ") for problem in alone.problems):
+        return f"{alone.path} cannot be looked for, and where it is there it has exclusive control over MCP servers"
+    cannot = ", and cannot be used" if alone.faulty else ""
+    return f"{alone.path} has exclusive control over MCP servers{cannot}"
+
+
 def _ignored(
     name: str, layer: Layer, winner: Entry | Problem, shadows: tuple[Origin, ...], context: Context, alone: Layer
 ) -> Resolved:
@@ -130,9 +138,7 @@ def _ignored(
     parsed = parse_entry(winner, layer.directory, replace(context, switched_off={name: ""}))
     outcome = parsed.outcome
     if isinstance(outcome, Off):
-        cause = ", and cannot be used" if alone.faulty else ""
-        detail = f"ignored: {alone.path} has exclusive control over MCP servers{cause}"
-        outcome = Off(outcome.spec, "enterprise", detail)
+        outcome = Off(outcome.spec, "enterprise", f"ignored: {control(alone)}")
     return Resolved(name, winner.origin, outcome, winner, layer.directory, shadows)
 
 

@@ -49,4 +49,4 @@ class _Shown(Mapping[str, str]):
 
     def _holds_credential(self, value: str) -> bool:
         others = ((name, other) for name, other in self._env.items() if len(other) >= SHORTEST_SECRET)
-        return any(other in value for name, other in others if is_credential(name))
+        return any(other in value and is_credential(name) for name, other in others)

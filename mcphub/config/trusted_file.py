@@ -17,6 +17,7 @@ import msgspec
 
 from mcphub.errors import ConfigError
 
+from .layer import NOT_SEEN
 from .readfile import MAX_BYTES, Reader, file_kind, read_all
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -84,6 +85,8 @@ def _exists(path: str) -> bool:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError as error:
+        raise _unreadable(path, error, NOT_SEEN) from error
     return True
 
 
@@ -132,7 +135,7 @@ def _owned(path: str, wanted: str, status: os.stat_result, trust: Trust) -> None
         raise ConfigError(f"cannot trust {wanted}: {cause}")
 
 
-def _unreadable(path: str, error: OSError | ValueError) -> ConfigError:
+def _unreadable(path: str, error: OSError | ValueError, what: str = "cannot read") -> ConfigError:
     cause = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     hint = "; the daemons of all users must be able to read it" if isinstance(error, PermissionError) else ""
-    return ConfigError(f"cannot read {path}: {cause}{hint}")
+    return ConfigError(f"{what} {path}: {cause}{hint}")

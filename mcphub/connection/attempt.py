@@ -51,6 +51,9 @@ class Home(Protocol):
     def is_first(self) -> bool:
         """Whether no other attempt has failed before."""
 
+    def changed(self) -> None:
+        """What is said of it is another thing now: it waits for its turn."""
+
     def began_again(self, how: str) -> None:
         """For the log."""
 
@@ -79,11 +82,19 @@ class Attempt:
         self._diagnosis = diagnosis
         #: What it is at: spawn, handshake, list.
         self._phase = ""
+        self._slot = Slot(limiter)
+
+    @property
+    def waits(self) -> str:
+        """As slot.waits."""
+        return self._slot.waits
 
     async def run(self) -> None:
         """Make one attempt; ends when its connection is over, or there is none."""
         probe: era.Probe | None = self._opening.probe()
-        slot = Slot(self._limiter)
+        slot = self._slot = Slot(self._limiter)
+        if self._limiter.available_tokens < 1:
+            self._home.changed()
         await slot.take()
         try:
             deadline = anyio.current_time() + self._spec.startup_timeout
@@ -99,11 +110,13 @@ class Attempt:
         client = self._home.begin()
         self._phase = "spawn"
         again: era.Probe | None = None
+        waits_for = "connection" if isinstance(self._spec.transport, HttpSpec) else ""
         try:
             with anyio.CancelScope(deadline=deadline) as opening:
                 opener = TRANSPORTS[self._opening.by]
                 async with opener(self._spec, self._around, client, self._stderr) as link:
                     client.use(link.channel)
+                    waits_for = ""
                     self._home.started(link.pid)
                     try:
                         step = await self._begin(client, link, probe, slot)
@@ -123,13 +136,14 @@ class Attempt:
                         if again is None:
                             self._home.failed(fault)
                     finally:
+                        waits_for = link.waits_for
                         # The end of a stubborn process takes seconds: no call is for it any more, and others need not
                         # wait for it to start.
                         self._home.retire(client)
                         if again is None:
                             slot.give_back()
             if opening.cancelled_caught:
-                self._home.failed(self._diagnosis.too_slow(self._phase))
+                self._home.failed(self._diagnosis.too_slow(self._phase, waits_for))
         except TransportError as e:
             kind = BY_TRANSPORT.get(e.kind, FaultKind.SPAWN)
             self._home.failed(self._diagnosis.fault(kind, "spawn", str(e), retry_after=e.retry_after))

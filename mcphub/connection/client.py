@@ -35,6 +35,9 @@ MAX_ERROR_DATA = 1 << 16
 #: How often deadlines are looked at while anything waits, seconds.
 SWEEP = 0.5
 
+#: What a failure on the way is called while there is none.
+OFFLINE = "this machine is offline, or has no way to the server's host"
+
 _EVER = float("inf")
 _params = msgspec.json.Decoder(dict[str, Raw]).decode
 _token = msgspec.json.Decoder(int | str).decode
@@ -147,6 +150,12 @@ class Client:
         self._sweeping = False
         self._noise_lines = self._noise_bytes = 0
         self._strikes = strikes.NONE
+        #: What it says is what a program writes to its stdout.
+        self.stdout = True
+        #: This machine has no way to its host: requests that fail say nothing of the server.
+        self.severed = False
+        #: The request whose failure is no strike.
+        self.uncounted = 0
         #: There is noise or a strike that the next message, or the next answer, makes smaller.
         self._troubled = False
         #: Requests that the server's last session did not act on, with who waits for them.
@@ -375,7 +384,10 @@ class Client:
         if kind == "needs_auth" and self.ready:
             # Of this request alone: what else the server does may need no sign-in (case C093).
             self._note("needs_auth", f"refuses a request: {message}")
-        self._strikes = self._strikes.failed(kind)
+        if self.severed and kind in strikes.COUNTED:
+            message = f"{OFFLINE}: {message}"
+        elif request_id != self.uncounted:
+            self._strikes = self._strikes.failed(kind)
         self._troubled = self._troubled or self._strikes is not strikes.NONE
         self.signs += kind in strikes.HEARD
         waiter.unanswered(kind, message)
@@ -461,7 +473,8 @@ class Client:
         most_lines = NOISE_LINES_AFTER if self.ready else NOISE_LINES_BEFORE
         most_bytes = NOISE_BYTES_AFTER if self.ready else NOISE_BYTES_BEFORE
         if self._noise_lines > most_lines or self._noise_bytes > most_bytes:
-            self._fail("not_protocol", "the server writes non-protocol data to stdout")
+            where = "writes non-protocol data to stdout" if self.stdout else "sends what is no message of the protocol"
+            self._fail("not_protocol", f"the server {where}")
 
     def _fail(self, kind: str, message: str) -> None:
         self.counters["failed_" + kind] += 1

@@ -49,8 +49,10 @@ class Diagnosis:
         text = f"{message}; no other era was tried, since the entry has \"era\": \"{pinned}\""
         return self.fault(FaultKind.PINNED_ERA, "handshake", text)
 
-    def too_slow(self, phase: str) -> Fault:
-        """The time for a start was over in this phase: spawn, handshake, list."""
+    def too_slow(self, phase: str, waits_for: str = "") -> Fault:
+        """The time for a start was over in this phase: spawn, handshake, list. `waits_for` as link.waits_for."""
+        if waits_for:
+            return self.fault(FaultKind.UNREACHABLE, phase, f"no {waits_for} in {self._startup_timeout:g} s")
         what = {"spawn": "the start", "handshake": "server/discover and initialize", "list": "tools/list"}[phase]
         text = f"no answer to {what} in {self._startup_timeout:g} s"
         return self.fault(FaultKind.NO_ANSWER, phase, text)

@@ -158,6 +158,8 @@ class LegacySessions:
         self._refused: dict[bytes, float] = {}
         #: Sessions that get no new calls, but have some in flight.
         self._retired: set[_Session] = set()
+        #: This machine has no way to its host now.
+        self._severed = False
         #: Until when one session is shared, since the server keeps one at a time.
         self._shared = float("-inf")
         self._evictions = Evictions()
@@ -268,6 +270,12 @@ class LegacySessions:
         now = self._loop.time()
         return not (self._own_only or now < self._shared or self._refused.get(declares, 0.0) > now)
 
+    def sever(self, severed: bool) -> None:
+        """Whether this machine has no way to the server's host now."""
+        self._severed = severed
+        for session in (*self._open.values(), *self._retired):
+            session.client.severed = severed
+
     def hears(self, client: Client, own: Client | None, declares: bytes) -> bool:
         """Whether what a server says here by itself is for legacy agents with this set: each hears one session."""
         session = self._open.get(declares)
@@ -288,6 +296,7 @@ class LegacySessions:
         session = self._open[declares] = _Session(
             self, declares, self._roots, version, self._loop.time(), capability_sets.extension_of(self._spec)
         )
+        session.client.severed = self._severed
         self._tasks.start_soon(self._live, session, name=f"session {self._spec.name}")
         self.home.changed()
         return session

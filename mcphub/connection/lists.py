@@ -83,6 +83,11 @@ class Lists:
         """Something is to be listed again."""
         return bool(self._again)
 
+    @property
+    def whole(self) -> bool:
+        """None of them was cut when it was listed last."""
+        return not self._partial
+
     def reset(self) -> None:
         """There is a new connection, on which all will be listed."""
         self._again.clear()

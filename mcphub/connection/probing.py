@@ -67,6 +67,9 @@ class Probing:
     def slow(self) -> str:
         """Why the server counts as slow now, "" = it does not."""
         pulse = self._pulse
+        if pulse.mute:
+            silent = pulse.heard_of(self._now())
+            return f"slow: it has not answered anything for {silent:.0f} s, {self._method} neither"
         if not pulse.slow:
             return ""
         silent = pulse.silent(self._now())
@@ -78,6 +81,11 @@ class Probing:
         self._timer = None
         client = self._client
         if client.over or client.gone:
+            return
+        if client.severed:  # no probe can come through, and none that was sent says anything
+            self._pulse.rested(self._now(), client.signs)
+            self._tell()
+            self._look_later()
             return
         match self._pulse.look(self._now(), busy=bool(client.calls), signs=client.signs):
             case Look.PROBE:
@@ -95,11 +103,14 @@ class Probing:
         last = self._lists and self._silent == IN_A_ROW - 1
         method = KNOWN if last else self._method
         self._silent += 1
-        self._client.start(_Probe(self, self._pulse.number, method), method)
+        mid = self._client.start(_Probe(self, self._pulse.number, method), method)
+        if self._pulse.number == self._pulse.beside:
+            self._client.uncounted = mid  # it must not end a call that runs
 
     def _tell(self) -> None:
-        if self._was_slow is not self._pulse.slow:
-            self._was_slow = self._pulse.slow
+        slow = self._pulse.slow or self._pulse.mute
+        if self._was_slow is not slow:
+            self._was_slow = slow
             self._changed()
 
     def answered(self, number: int, method: str) -> None:

@@ -5,7 +5,9 @@ It must not send anything, read a clock or know an era: the time, and how many s
 A connection is silent on which the server gave no sign (an answer, or progress of a call) for `Health.idle` seconds and
 no call is in flight. A probe is then sent, and where it stays unanswered the next one, each `Health.timeout` seconds
 after the one before; what so many in a row mean is a matter of `strikes`. A server that is at one long call for
-an agent may be able to answer nothing else, so silence during a call means nothing: the call has its own deadline.
+an agent may be able to answer nothing else, so silence during a call ends nothing: the call has its own deadline.
+But it is told: after MUTE seconds of a call without any sign one probe is sent beside it, and where that stays
+unanswered too the server is mute, until it gives a sign.
 
 Slow is a server that took SLOW seconds or more for its last probe, or has not answered one for so long; it is not any
 more after RECOVERED answers in a row that took less than QUICK. A slow one is looked at every SLOW_EVERY seconds.
@@ -24,6 +26,10 @@ QUICK = 1.0
 RECOVERED = 2
 #: How often a slow server is probed, seconds.
 SLOW_EVERY = 15.0
+#: Seconds without any sign of life, a call in flight, after which a probe is sent beside it.
+MUTE = 30.0
+#: Looks in that time: so much later than that the probe is sent at most.
+MUTE_LOOKS = 3
 #: Looks in the time of silence: so much later than that a probe is sent at most.
 LOOKS = 4
 
@@ -54,6 +60,10 @@ class Pulse:
         self.at = float("inf")
         self.number = 0
         self.slow = False
+        #: There is no sign of it at all, though a call is or was in flight, and a probe was sent beside it.
+        self.mute = False
+        #: The number of that probe, 0 = there was none.
+        self.beside = 0
         #: Seconds that the last answer took.
         self.took = 0.0
         self._health = health
@@ -62,6 +72,9 @@ class Pulse:
         self._quick_ones = 0
         self._since = now
         self._signs = signs
+        #: When it was last seen to have given a sign, or to have no call, and the signs then.
+        self._heard = now
+        self._heard_signs = signs
         #: When each probe was sent that is not answered, by number.
         self._sent: dict[int, float] = {}
         #: The last one is waited for; its silence is a miss; there will be no answer to it.
@@ -73,8 +86,13 @@ class Pulse:
         """What is to be done now. `busy`: a call is in flight; `signs` of life so far."""
         if now < self.at:
             return Look.NOTHING
+        self._hear(now, busy, signs)
         if self._waiting:
             return self._look_at_probe(now, busy, signs)
+        if busy and now >= self._heard + MUTE and not self._sent:
+            self._probe(now, True, signs)
+            self.beside = self.number
+            return Look.PROBE
         alive = busy or signs != self._signs
         due = now >= self._since + self._every
         if due and (not alive or (self.slow and not self._sent)):
@@ -92,17 +110,24 @@ class Pulse:
         if sent is None:
             return
         self._sent = {later: at for later, at in self._sent.items() if later > number}
-        self.took = now - sent
-        if self.took >= self._slow:
-            self.slow, self._quick_ones = True, 0
-        elif self.slow:
-            self._quick_ones = self._quick_ones + 1 if self.took < self._quick else 0
-            self.slow = self._quick_ones < RECOVERED
+        self.mute = False
+        if number == self.beside:
+            self._heard = now  # how long it took says nothing: the server may do one thing at a time
+        else:
+            self._took(now - sent)
         if number == self.number and self._waiting:
             self._waiting = False
             self._since = now
             self._signs += 1  # the answer itself
             self._later(now)
+
+    def _took(self, seconds: float) -> None:
+        self.took = seconds
+        if self.took >= self._slow:
+            self.slow, self._quick_ones = True, 0
+        elif self.slow:
+            self._quick_ones = self._quick_ones + 1 if self.took < self._quick else 0
+            self.slow = self._quick_ones < RECOVERED
 
     def failed(self, number: int) -> None:
         """There will be no answer to this probe, which is known and counted; another is sent when its time is over."""
@@ -114,6 +139,24 @@ class Pulse:
         """Seconds since the oldest probe that is not answered, 0 = there is none."""
         return now - min(self._sent.values()) if self._sent else 0.0
 
+    def rested(self, now: float, signs: int) -> None:
+        """There is no way to it now: silence begins anew, and what was sent counts for nothing."""
+        self._sent.clear()
+        self._waiting = self.slow = self.mute = False
+        self._since = self._heard = now
+        self._signs = self._heard_signs = signs
+        self._later(now)
+
+    def heard_of(self, now: float) -> float:
+        """Seconds since it is known to have given a sign last, or had no call in flight."""
+        return now - self._heard
+
+    def _hear(self, now: float, busy: bool, signs: int) -> None:
+        if signs != self._heard_signs:
+            self._heard, self._heard_signs, self.mute = now, signs, False
+        elif not busy and not self.mute:
+            self._heard = now
+
     @property
     def _every(self) -> float:
         return min(self._health.idle, SLOW_EVERY) if self.slow else self._health.idle
@@ -121,11 +164,13 @@ class Pulse:
     def _look_at_probe(self, now: float, busy: bool, signs: int) -> Look:
         sent = self._since
         if now < sent + self._health.timeout:
-            if not self._failed:
+            if self.number == self.beside:
+                self.mute = not self._failed and signs == self._signs
+            elif not self._failed:
                 self.slow, self._quick_ones = True, 0
             self.at = sent + self._health.timeout
             return Look.NOTHING
-        if self._failed:
+        if self._failed and self.number != self.beside:
             return self._probe(now, busy, signs)
         if self._counts and signs == self._signs:
             self._probe(now, False, signs)  # one was sent while no call was in flight: those since then excuse nothing
@@ -144,5 +189,5 @@ class Pulse:
         return Look.PROBE
 
     def _later(self, now: float) -> None:
-        due, soon = self._since + self._every, now + self._every / LOOKS
+        due, soon = self._since + self._every, now + min(self._every / LOOKS, MUTE / MUTE_LOOKS)
         self.at = due if now < due < soon else soon

@@ -120,7 +120,7 @@ class Worker:
         self.last_fault: Fault | None = None
         self.totals: dict[str, int] = {}
         # What helpers print is a secret of this server.
-        surroundings = msgspec.structs.replace(surroundings, hide=self._hide)
+        surroundings = msgspec.structs.replace(surroundings, hide=self._hide, clean=self.clean)
         self._surroundings = surroundings
         self._backoff = backoff
         self._changed = changed
@@ -223,6 +223,11 @@ class Worker:
         """Why its server, which is connected, counts as slow now, "" = it does not."""
         return self._probing.slow if self._probing is not None and isinstance(self.state, Connected) else ""
 
+    @property
+    def waits(self) -> str:
+        """That it waits for its turn to start, and how many are before it; "" = it does not."""
+        return self._attempt.waits if isinstance(self.state, Pending) else ""
+
     def view(self) -> View:
         return View(
             self.key,
@@ -309,6 +314,12 @@ class Worker:
         if isinstance(self.state, Pending) and self.state.idle:
             self.post(Used())
 
+    def learn(self) -> None:
+        """What it offers may be something else than is known: if it sleeps, start it for its lists alone."""
+        if isinstance(self.state, Pending) and self.state.idle:
+            self._learning = True
+            self.post(Used())
+
     def wake_not_found(self) -> None:
         """Programs may be found now that were not, or in another way."""
         if isinstance(self.state, Failed) and self.state.fault.kind in (FaultKind.NOT_FOUND, FaultKind.CONFIG):
@@ -318,6 +329,7 @@ class Worker:
         """There is no way to its host: until `restore` no attempt is made, and none counts. A connection stays: it may
         be as good as before when the way is back."""
         self.severed = True
+        self._tell_severed()
         self._changed()
         if isinstance(self.state, Pending | Failed):
             self.post(Cut())
@@ -327,6 +339,7 @@ class Worker:
         is open still is."""
         if self.severed:
             self.severed = False
+            self._tell_severed()
             self._changed()
         if self._link is not None:
             self._link.way_changed()
@@ -338,6 +351,12 @@ class Worker:
             self.post(Restored(delay))
         elif isinstance(self.state, Connected):
             self._loop.call_later(delay, self.check_up, self._generation)
+
+    def _tell_severed(self) -> None:
+        if self.client is not None:
+            self.client.severed = self.severed
+        if self.sessions is not None:
+            self.sessions.sever(self.severed)
 
     def check_up(self, generation: int | None = None) -> None:
         """Find out soon whether the connection (of this attempt, None = any) still leads anywhere."""
@@ -520,6 +539,7 @@ class Worker:
         sampling, extension = self.spec.sampling, self._extension
         client = listener.client = Client(listener, roots, sampling=sampling, declares=told, extension=extension)
         self._carried.continue_in(client)
+        client.stdout = isinstance(self.spec.transport, StdioSpec)
         if self.sessions is not None and self.facts is not None and self.facts.era == "legacy":
             self.sessions.opening(client)
         return client
@@ -557,6 +577,7 @@ class Worker:
         self.facts = facts
         self.lists.take(facts.tools, facts.shelf)
         self.client = client
+        client.severed = self.severed
         if self.sessions is not None:
             possible = self._opening.sessions_beside(facts.era)
             self.sessions.beside(legacy=facts.legacy, possible=possible)

@@ -41,7 +41,8 @@ def unavailable(name: str, state: State | None, retry_in: float) -> str:
         case Failed(fault=fault):
             return f"The server {name} has failed: {fault.message}. What to do: {fault.remedy(name)}."
         case NeedsAuth(challenge=challenge):
-            after = "" if "mcphub login" in challenge else f", then run `mcphub reconnect {name}`"
+            itself = "mcphub login" in challenge or "mcphub vault unlock" in challenge
+            after = "" if itself else f", then run `mcphub reconnect {name}`"
             return f"The server {name} {challenge}. A person must do that{after}."
         case Disabled(because=because, detail=detail):
             return f"The server {name} is disabled ({because}). {detail}".rstrip()

@@ -86,7 +86,13 @@ class Answers:
 
     async def _out_of(self, name: str, credential: Credential) -> list[SignedOutStatus]:
         done = await self._logins.out_of(credential)
-        return [SignedOutStatus(name=name, revoked=done.revoked)] if done.was else []
+        if not done.was:
+            return []
+        one = SignedOutStatus(name=name, revoked=done.revoked)
+        if credential.silent:
+            await credential.without_login(ended=True)
+            one["again"] = credential.need is None
+        return [one]
 
     async def _out_of_all(self, workspace: str) -> LogoutReport:
         credentials = self._logins.credentials
@@ -94,14 +100,15 @@ class Answers:
         for spec in self._find(workspace, None):
             if (credential := credentials.of(spec)) is not None:
                 found[credential.account.key] = credential
-        signed_out: list[SignedOutStatus] = []
-        for credential in found.values():
-            signed_out += await self._out_of(credential.account.name, credential)
-        report = LogoutReport(signed_out=signed_out)
-        if (provider := credentials.idp()) is not None:
+        report = LogoutReport(signed_out=[])
+        if (provider := credentials.idp()) is not None:  # first, so that nothing is had for it again meanwhile
             done = await self._logins.out_of_idp(provider)
             if done.was:
                 report["idp"] = SignedOutStatus(name=said(provider.issuer), revoked=done.revoked)
+        for credential in found.values():
+            report["signed_out"] += await self._out_of(credential.account.name, credential)
+        for credential in credentials.of_organisation():
+            await credential.without_login(ended=False)
         left = await credentials.safe.list(TOKENS)
         for key in left:
             await credentials.safe.delete(TOKENS, key)

@@ -15,6 +15,7 @@ import anyio.abc
 from mcphub.auth.authorization_code import PATIENCE
 from mcphub.auth.credential import Credential
 from mcphub.auth.credentials import Credentials
+from mcphub.auth.failures import FlowFailure
 from mcphub.auth.records import idp_key
 from mcphub.auth.server_plan import ServerPlan
 from mcphub.auth.sign_in import Listen, Plan, SignIn
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Called when somebody has signed in at the organisation.
 Woken = Callable[[], None]
+#: The credentials that a sign-in is for.
+Whose = Callable[[], list[Credential]]
 
 
 class Logins:
@@ -61,7 +64,8 @@ class Logins:
 
     def to_server(self, credential: Credential) -> SignIn:
         """Begin one. Another one for this account is superseded."""
-        return self._begin(credential.account.key, ServerPlan(credential, self._document_url()), None)
+        plan = ServerPlan(credential, self._document_url())
+        return self._begin(credential.account.key, plan, lambda: [credential], None)
 
     def of_idp(self, provider: IdpSpec) -> SignIn | None:
         return self._pending.get(_idp(provider))
@@ -70,7 +74,14 @@ class Logins:
         """Begin one at the organisation's identity provider, for all servers that take it."""
         from mcphub.auth.idp_plan import IdpPlan
 
-        return self._begin(_idp(provider), IdpPlan(self.credentials, provider), self._woken)
+        def woken() -> None:
+            for credential in self.credentials.of_organisation():
+                credential.with_login()
+            self._woken()
+
+        return self._begin(
+            _idp(provider), IdpPlan(self.credentials, provider), self.credentials.of_organisation, woken
+        )
 
     def join(self, credential: Credential) -> SignIn | None:
         """The sign-in that is under way for this server, or a new one; None where a person's helps nothing."""
@@ -99,16 +110,21 @@ class Logins:
         await self._end(_idp(provider))
         return await sign_out_of_idp(self.credentials, provider)
 
-    def _begin(self, key: str, plan: Plan, after: Woken | None) -> SignIn:
+    def _begin(self, key: str, plan: Plan, whose: Whose, after: Woken | None) -> SignIn:
+        """`whose`: of all of these it is told how it failed."""
         assert self._tasks is not None
         before = self._pending.get(key)
         if before is not None:
             before.cancel(superseded=True)
         mine = self._pending[key] = SignIn(plan, self._listen, patience=self._patience)
-        self._tasks.start_soon(self._carry, key, mine, before, after)
+        for credential in whose():
+            credential.person_failed(None)
+        self._tasks.start_soon(self._carry, key, mine, before, whose, after)
         return mine
 
-    async def _carry(self, key: str, mine: SignIn, before: SignIn | None, after: Woken | None) -> None:
+    async def _carry(
+        self, key: str, mine: SignIn, before: SignIn | None, whose: Whose, after: Woken | None
+    ) -> None:
         try:
             if before is not None:
                 await before.over.wait()  # it may have the port that this one wants
@@ -116,8 +132,12 @@ class Logins:
         finally:
             if self._pending.get(key) is mine:
                 del self._pending[key]
-        if mine.failure is None and after is not None:
-            after()
+        if mine.failure is None:
+            if after is not None:
+                after()
+        elif not mine.superseded and mine.failure.reason is not FlowFailure.CANCELLED:
+            for credential in whose():
+                credential.person_failed(mine.failure)
 
     async def _end(self, key: str) -> None:
         if (before := self._pending.get(key)) is not None:

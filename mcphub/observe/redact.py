@@ -120,5 +120,6 @@ def _forms_of(value: str) -> set[str]:
     value = str(value)  # a Secret as its plain text
     for text in {value, value.strip(), *value.splitlines()}:
         if len(text) >= LEAST:
-            forms |= {text, json.dumps(text)[1:-1], repr(text)[1:-1], quote(text, safe="")}
+            escaped = json.dumps(text)[1:-1]
+            forms |= {text, escaped, escaped.replace("/", "\\/"), repr(text)[1:-1], quote(text, safe="")}
     return forms

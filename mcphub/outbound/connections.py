@@ -24,6 +24,10 @@ PROBE_AFTER, PROBE_EVERY, PROBES = 60, 15, 4
 TOGETHER = 1 << 16
 
 
+class TlsTimeout(httpcore2.ConnectTimeout):
+    """The server took the connection, and did not finish the TLS handshake in time."""
+
+
 class _Stream(httpcore2.AsyncNetworkStream):
     """A connection on which a request's head and body leave in one write, when the answer is first read."""
 

@@ -15,8 +15,9 @@ import httpcore2
 import msgspec
 
 from mcphub.errors import TransportError
-from mcphub.outbound.connections import CONNECT_TIMEOUT
+from mcphub.outbound.connections import CONNECT_TIMEOUT, TlsTimeout
 from mcphub.outbound.guard import Forbidden
+from mcphub.outbound.line import LOOKS_LIKE_TLS
 from mcphub.outbound.tls_handshake import parties
 
 
@@ -46,6 +47,9 @@ def renamed(error: Exception, peer: Peer) -> TransportError:
         if "ALERT" in reason and any(part in reason for part in ("CERTIFICATE", "UNKNOWN_CA", "DECRYPT_ERROR")):
             why = reason.replace("_", " ").lower()
             return TransportError(f"{peer.server} refuses the client certificate: {why}", kind="tls")
+    if isinstance(error, TlsTimeout):
+        text = f"{peer.server} takes the connection, but did not finish the TLS handshake within {CONNECT_TIMEOUT:g} s"
+        return TransportError(text, kind="tls")
     if isinstance(error, httpcore2.ConnectTimeout | httpcore2.PoolTimeout):
         return TransportError(f"no connection to {to} within {CONNECT_TIMEOUT:g} s", kind="unreachable")
     if isinstance(error, httpcore2.ConnectError):
@@ -68,6 +72,9 @@ def renamed(error: Exception, peer: Peer) -> TransportError:
     if isinstance(error, httpcore2.TimeoutException):
         return TransportError(f"{peer.server} takes no data", kind="lost")
     if isinstance(error, httpcore2.RemoteProtocolError):
+        if str(error) == LOOKS_LIKE_TLS:
+            text = f"{peer.server} speaks TLS, and is asked without: the URL should begin with https"
+            return TransportError(text, kind="tls")
         if "without sending a response" in str(error):
             return TransportError(f"{peer.server} closed the connection without an answer", kind="lost")
         if "incomplete" in str(error) or "peer closed" in str(error):

@@ -27,16 +27,20 @@ class Forbidden(OSError):
 
 
 class Guard(msgspec.Struct, frozen=True):
-    """`ranges` may be connected to beside `global`; `hosts` (`host` or `host:port`, lower case) may be in any range but
-    `special`: somebody who may say so has named them."""
+    """`ranges` may be connected to beside `global`, and of `private` the `networks` (see network_of); `hosts` (`host` or
+    `host:port`, lower case) may be in any range but `special`: somebody who may say so has named them."""
 
     ranges: frozenset[Range] = frozenset()
     hosts: frozenset[str] = frozenset()
+    networks: frozenset[str] = frozenset()
 
     def check(self, host: str, port: int, address: str) -> None:
         """Raises Forbidden where this address, to which the host resolved, may not be connected to."""
-        found = range_of(ipaddress.ip_address(address.partition("%")[0]))
+        place = ipaddress.ip_address(address.partition("%")[0])
+        found = range_of(place)
         if found == "global" or found in self.ranges:
+            return
+        if found == "private" and network_of(place) in self.networks:
             return
         named = {host.lower(), f"{host.lower()}:{port}"}
         if found != "special" and not self.hosts.isdisjoint(named):
@@ -68,6 +72,13 @@ def range_of(address: Address) -> Range:
     return "private" if _is_of_a_network(address) else "special"
 
 
+def network_of(address: Address) -> str:
+    """Which of the private ranges an address is in, "" = none. To be in one of them says nothing of the others."""
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return next((str(one) for one in _NETWORKS if one.version == address.version and address in one), "")
+
+
 def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
@@ -82,9 +93,8 @@ def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 
 def _is_of_a_network(address: Address) -> bool:
     """Whether it is an address that people give to machines of their own."""
-    if isinstance(address, ipaddress.IPv6Address):
-        return address in ipaddress.ip_network("fc00::/7")
-    return any(address in network for network in _PRIVATE)
+    return any(address.version == network.version and address in network for network in _PRIVATE)
 
 
-_PRIVATE = tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
+_PRIVATE = tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")))
+_NETWORKS = (*_PRIVATE, _SHARED)

@@ -21,6 +21,9 @@ MAX_HEAD = 100 * 1024
 #: Bytes of an answer's body that wait to be taken; then the server has to wait too.
 HIGH = 1 << 18
 
+#: How an alert of TLS begins (RFC 8446, 5.1), with which a server says that it wanted TLS.
+TLS_ALERT = b"\x15\x03"
+LOOKS_LIKE_TLS = "it answers in TLS"
 _NOTHING = "Server disconnected without sending a response."
 _HALF = "peer closed connection without sending complete message body"
 
@@ -143,6 +146,10 @@ class Line(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if not self._busy:
             self.abort()  # nobody has asked
+            return
+        if data.startswith(TLS_ALERT) and not self.status:
+            self._fail(httpcore2.RemoteProtocolError(LOOKS_LIKE_TLS))
+            self.abort()
             return
         try:
             self._parser.feed_data(data)

@@ -17,7 +17,7 @@ import anyio
 import anyio.lowlevel
 import httpcore2
 
-from mcphub.outbound.connections import CONNECT_TIMEOUT, KEEP_ALIVE, TOGETHER, Backend
+from mcphub.outbound.connections import CONNECT_TIMEOUT, KEEP_ALIVE, TOGETHER, Backend, TlsTimeout
 from mcphub.outbound.dial import dial
 from mcphub.outbound.guard import Guard
 from mcphub.outbound.line import Header, Line
@@ -115,6 +115,9 @@ class Pool:
         self._context = context
         self._guard = guard
         self._direct = proxy is None
+        #: What is missing of the first connection, "" = it is there, or is not ours to open.
+        self.waits_for = ""
+        self._reached = False
         self._idle: dict[Origin, list[Line]] = {}
         self._lines: set[Line] = set()
         #: Idle connections of the other pool are not to be used again.
@@ -181,9 +184,14 @@ class Pool:
         context = self._context if scheme == b"https" else None
         if context is not None:
             context.set_alpn_protocols(["http/1.1"])
+        dialled = False
+        self._missing("connection")
         try:
             with anyio.fail_after(CONNECT_TIMEOUT):
                 sock = await dial(name, port, self._guard)
+                if context is not None:
+                    dialled = True
+                    self._missing("answer to the TLS handshake")
                 try:
                     for option in KEEP_ALIVE:
                         sock.setsockopt(*option)
@@ -195,10 +203,17 @@ class Pool:
                     raise
         except OSError as e:  # of TLS too
             if isinstance(e, TimeoutError) and e.errno is None:
+                if dialled:
+                    raise TlsTimeout(str(e)) from e
                 raise httpcore2.ConnectTimeout(str(e)) from e
             raise httpcore2.ConnectError(str(e)) from e
         self._lines.add(line)
+        self._missing("")
+        self._reached = True
         return line
+
+    def _missing(self, what: str) -> None:
+        self.waits_for = "" if self._reached else what
 
     def take_back(self, line: Line, origin: Origin) -> None:
         """Its answer is done with."""

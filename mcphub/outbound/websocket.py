@@ -71,6 +71,10 @@ class Rejected(Exception):
         self.body = body
 
 
+class _NoConnection(Exception):
+    """Nobody took it in time."""
+
+
 class Closed(Exception):
     """The connection is over; its text says why, for a person."""
 
@@ -160,6 +164,8 @@ async def open_websocket(
         raise TransportError(f"the proxy {peer.proxy} refuses: {short(e)}", kind="unreachable") from None
     except (InvalidURI, InvalidProxy) as e:
         raise TransportError(f"cannot use the url: {e.msg}", kind="config") from None
+    except _NoConnection as e:
+        raise renamed(httpcore2.ConnectTimeout(str(e)), peer) from None
     except TimeoutError as e:
         if isinstance(e, OSError) and e.errno is not None:
             raise renamed(_connect_error(e), peer) from None
@@ -192,8 +198,10 @@ async def _connected(
         options["proxy_ssl"] = secure_proxy
     sock = None
     if not via:
-        with anyio.fail_after(CONNECT_TIMEOUT):
+        with anyio.move_on_after(CONNECT_TIMEOUT):
             sock = await dial(url.host, port)
+        if sock is None:
+            raise _NoConnection
         for option in KEEP_ALIVE:
             sock.setsockopt(*option)
         options["sock"] = sock

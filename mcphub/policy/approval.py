@@ -23,6 +23,8 @@ from mcphub.status import ApprovalItem, ApprovalTexts, OriginStatus
 from mcphub.store.approvals import Approved, Decision, Decisions
 
 from .approval_text import difference, references, refers_to_secret, shown_entry, shown_value
+from .repository_code import repository_code
+from .shell_text import shell_text
 from .unpinned import unpinned
 
 
@@ -91,8 +93,21 @@ class Subject(msgspec.Struct, frozen=True):
         return unpinned(self.resolved_command) if self.cwd else ()
 
     @property
+    def in_repository(self) -> tuple[str, ...]:
+        """What of the command is code of the repository itself: its content is no part of what is approved."""
+        where = dict(self.told).get("cwd", self.cwd)
+        return repository_code(self.resolved_command, where, self.directory) if self.cwd else ()
+
+    @property
+    def shell_text(self) -> str:
+        """What is given to a shell, which nobody looks into but for what is plain."""
+        return shell_text(self.resolved_command) if self.cwd else ""
+
+    @property
     def resolved_command(self) -> tuple[str, ...]:
         """`command` with its variables replaced, as it may be shown."""
+        if not self.command:  # of an entry that cannot be read
+            return ()
         told = dict(self.told)
         keys = ["command", *(f"args[{index}]" for index in range(len(self.command) - 1))] if self.cwd else ["url"]
         return tuple(told.get(key, text) for key, text in zip(keys, self.command, strict=True))
@@ -233,6 +248,8 @@ def approval_item(
         helper=asked.helper,
         oauth=asked.oauth,
         unpinned=list(asked.unpinned),
+        in_repository=list(asked.in_repository),
+        shell_text=asked.shell_text,
         diff=list(changes(asked, decisions)),
         warnings=[*warnings, *resolved.warnings],
         resolved=asked.resolved(),

@@ -42,7 +42,7 @@ def combine(policies: Iterable[Policy]) -> Policy:
     warnings = [text for one in policies for text in one.warnings]
     allowed = _lists([(one.managed, one.allowed) for one in policies], managed_only is not None)
     allowed_tools = _lists([(one.managed, one.allowed_tools) for one in policies], managed_only is not None)
-    if managed_only is not None and allowed is None:
+    if managed_only is not None and allowed is None and not any(one.closed for one in policies):
         warnings.append(f"{managed_only}: no managed settings hold allowedMcpServers, so every server is allowed")
     return Policy(
         allowed=allowed,

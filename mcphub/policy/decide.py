@@ -53,6 +53,11 @@ class Judge:
         spoken = {rule.kind for rule in rules}
         return {matcher.kind: Index(matcher, rules, deny=False) for matcher in MATCHERS if matcher.kind in spoken}
 
+    @cached_property
+    def _lists(self) -> str:
+        """Where the lists of what is allowed are, as a message names them."""
+        return " and ".join(str(one.origin) for one in self.policy.allowed or ())
+
     def decide(self, candidate: Candidate) -> Verdict:
         """As `decide`."""
         policy = self.policy
@@ -85,8 +90,7 @@ class Judge:
         subject = index and (subjects.get(kind) or index.matcher.subject(candidate))
         if index and (rule := index.first(subject)) is not None:
             return Verdict(True, rule.text, rule.origin, f"allowed by policy: {rule.text} in {rule.origin}")
-        places = " and ".join(str(one.origin) for one in lists)
-        text = f"not allowed by policy: no {kind} entry of {places} matches it"
+        text = f"not allowed by policy: no {kind} entry of {self._lists} matches it"
         if not by_name and NameMatcher.kind in self._allowed:
             text += f"; where a list has {kind} entries, names do not count for {_WHAT[candidate.kind]}"
         return Verdict(False, "", lists[0].origin, f"{text}; {_who(lists[0].origin)}")

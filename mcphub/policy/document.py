@@ -159,7 +159,8 @@ class _Reader:
             self._wrong(f'expected an object such as {{"serverName": "NAME"}}, found {kind_of(item)}', key, index)
             return (Rule("", "", origin),)
         kinds = [kind for kind in item if kind in BY_KIND]
-        rules = tuple(Rule(kind, _shown(item), origin) for kind in kinds or [""])
+        shown = _shown(item)
+        rules = tuple(Rule(kind, shown, origin) for kind in kinds or [""])
         for name in item:
             if name not in BY_KIND and (meant := near_miss(name, BY_KIND)):
                 self._wrong(f"unknown key, probably meant as {meant}; correct it", key, index, name)
@@ -176,7 +177,7 @@ class _Reader:
         else:
             if warning:
                 self._warn(warning, key, index, kind)
-            return (Rule(kind, _shown(item), origin, pattern),)
+            return (Rule(kind, shown, origin, pattern),)
         return rules
 
     def _tools(self, key: str, value: Any, *, deny: bool) -> tuple[ToolRule, ...]:

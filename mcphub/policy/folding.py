@@ -20,4 +20,4 @@ def folded(name: str) -> str:
 def folded_names(name: str) -> frozenset[str]:
     """What a server is denied by: its name, and of `plugin:PLUGIN:SERVER` also the last part."""
     whole = folded(name)
-    return frozenset([whole, folded(name.rpartition(":")[2])])
+    return frozenset([whole, folded(name.rpartition(":")[2])] if ":" in name else [whole])

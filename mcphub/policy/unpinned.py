@@ -1,13 +1,16 @@
 """Owns which part of a command fetches code that may be another the next time: packages and images without a version.
 
-It must not know what an entry is, nor whether such a command may run. It reads the argument list as the program would,
-never as a shell would. What it does not know it does not judge: an empty answer is no promise (case C182).
+It must not know what an entry is, nor whether such a command may run. It reads the argument list as the program would;
+in a text for a shell it sees what is plain (shell_text.py). What it does not know it does not judge: an empty answer is
+no promise (case C182).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+
+from .shell_text import command_behind, plain_commands, program_name, shell_text
 
 #: Options that take a value in the next argument, by program; those that name the package themselves are apart.
 _NODE_VALUES = frozenset({"-c", "--call", "--workspace", "-w", "--prefix", "--registry", "--cache", "--userconfig"})
@@ -41,23 +44,17 @@ def unpinned(command: Sequence[str]) -> tuple[str, ...]:
 
     `command` is the program and its arguments.
     """
+    if text := shell_text(command):
+        return tuple(dict.fromkeys(one for words in plain_commands(text) for one in unpinned(words)))
+    command = command_behind(command)
     if not command:
         return ()
-    program, arguments = _program(command[0]), list(command[1:])
-    if program == "env":
-        while arguments and (arguments[0].startswith("-") or "=" in arguments[0]):
-            arguments.pop(0)
-        return unpinned(arguments)
+    program, arguments = program_name(command[0]), list(command[1:])
     words = [program, *arguments[:2]]
     for start, reader in _READERS:
         if tuple(words[: len(start)]) == start:
             return reader(arguments[len(start) - 1 :])
     return ()
-
-
-def _program(path: str) -> str:
-    name = re.split(r"[/\\]", path)[-1]
-    return re.sub(r"\.(?:exe|cmd|bat)$", "", name, flags=re.IGNORECASE).lower()
 
 
 def _node(arguments: Sequence[str]) -> tuple[str, ...]:

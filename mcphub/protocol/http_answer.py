@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Callable
 from http import HTTPStatus
 
 import msgspec
@@ -20,6 +21,9 @@ from mcphub.protocol.one_line import on_one_line
 EVENT_STREAM = "text/event-stream"
 #: Bytes of a body that are shown.
 SHOWN = 200
+#: Bytes of a body that are looked through for secrets before they are shown; an error that is longer is not shown.
+LOOKED_THROUGH = 16 << 10
+LONGEST_ERROR = 1 << 20
 #: Seconds of a Retry-After that are honoured; more is taken for this.
 RETRY_AFTER_MOST = 86_400.0
 
@@ -42,6 +46,13 @@ _OF_SESSIONS = frozenset([-32000, _NO_SESSION, jsonrpc.INVALID_REQUEST])
 SESSION_GONE = "the server does not know the session any more"
 _NEWLINES = bytes.maketrans(b"\r\n", b"  ")
 
+#: Takes out of a text what is secret. A server may repeat what it was sent.
+Clean = Callable[[str], str]
+
+
+def as_it_is(text: str) -> str:
+    return text
+
 
 class Head(msgspec.Struct, frozen=True):
     """What is looked at of an answer. `retry_after` is the header as it came, `location` and `challenge`
@@ -52,6 +63,8 @@ class Head(msgspec.Struct, frozen=True):
     retry_after: str = ""
     location: str = ""
     challenge: str = ""
+    #: Redirects that were followed before it, where they were too many.
+    followed: int = 0
 
     @property
     def ok(self) -> bool:
@@ -82,16 +95,23 @@ class Refusal(msgspec.Struct, frozen=True):
     challenge: str = ""
     #: The message says all that is to be said.
     whole: bool = False
+    #: It was a 403: what that means depends on the challenge, and on who signs.
+    forbidden: bool = False
 
 
-def reply(mid: int, head: Head, body: bytes, *, session: bool, probing: bool, now: float) -> bytes | Refusal:
+def reply(
+    mid: int, head: Head, body: bytes, *, session: bool, probing: bool, now: float, clean: Clean = as_it_is
+) -> bytes | Refusal:
     """The message that answers request `mid`, without its newline, or why there is none.
 
     `session`: the request named one. `probing`: it was `server/discover`; then an answer that has nothing to do with
     MCP becomes a JSON-RPC error, from which the probe concludes that the server is a legacy one. `now` is wall clock
-    seconds, for a Retry-After that is a date.
+    seconds, for a Retry-After that is a date. `clean` goes over whatever is shown of the answer, and over errors beside
+    a status that says error; a result is the server's own.
     """
     body = one_line(body)
+    if not head.ok:
+        body = _without_secrets(body, clean)
     said = body[:1] in (b"{", b"[")
     refusal = _status(mid, head, body if said else b"", session, now)
     if refusal is not None and (head.status in _NOT_THE_SERVER or refusal.kind == "session"):
@@ -101,9 +121,9 @@ def reply(mid: int, head: Head, body: bytes, *, session: bool, probing: bool, no
         if isinstance(message, bytes) or (head.ok and not probing):
             return message
     if refusal is None:
-        refusal = Refusal("unreadable", _not_mcp(head, body))
+        refusal = Refusal("unreadable", _not_mcp(head, body, clean))
     elif body:
-        refusal = Refusal(refusal.kind, f"{refusal.message}: {shown(body)}", refusal.later, refusal.retry_after)
+        refusal = Refusal(refusal.kind, f"{refusal.message}: {shown(body, clean)}", refusal.later, refusal.retry_after)
     if probing and not refusal.later:
         return jsonrpc.error_frame(b"%d" % mid, jsonrpc.INVALID_REQUEST, refusal.message)[:-1]
     return refusal
@@ -177,10 +197,15 @@ def _status(mid: int, head: Head, body: bytes, session: bool, now: float) -> Ref
         return None
     named = f"HTTP {status} {_phrase(status)}".rstrip()
     if 300 <= status < 400:
+        if head.followed:
+            return Refusal("refused", f"{named}: redirected once more after {head.followed} redirects, which are too many")
         where = f" to {head.location}" if head.location else ""
         return Refusal("refused", f"{named}: redirected{where}, which is not followed (a sign-in page?)")
-    if status in (401, 403):
+    if status == 401:
         return Refusal("needs_auth", named, challenge=head.challenge)
+    if status == 403:
+        # A policy's or a firewall's word, as often as not: it alone sends nobody to a sign-in.
+        return Refusal("refused", named, challenge=head.challenge, forbidden=True)
     if session and _session_is_gone(mid, status, body):
         return Refusal("session", SESSION_GONE)
     after = seconds(head.retry_after, now)
@@ -214,18 +239,35 @@ def _session_is_gone(mid: int, status: int, body: bytes) -> bool:
     return (not own or code in _OF_SESSIONS) and _SESSION_TEXT.search(text) is not None
 
 
-def _not_mcp(head: Head, body: bytes) -> str:
+def _not_mcp(head: Head, body: bytes, clean: Clean) -> str:
     named = f"HTTP {head.status} {_phrase(head.status)}".rstrip()
     if not body:
         return f"answered with {named} and nothing else"
-    what = head.kind or "no content type"
+    what = clean(head.kind) or "no content type"
     hint = " (a sign-in page, or a proxy's?)" if "html" in what or body[:1] == b"<" else ""
-    return f"answered with {named} and {ascii(what)[1:-1][:80]}{hint}: {shown(body)}"
+    return f"answered with {named} and {ascii(what)[1:-1][:80]}{hint}: {shown(body, clean)}"
 
 
-def shown(body: bytes) -> str:
-    """The beginning of a body, fit to be shown."""
-    text = body[: SHOWN * 4].decode("utf-8", "replace")
+def _without_secrets(body: bytes, clean: Clean) -> bytes:
+    """An error without what is secret, still the JSON that it was; nothing of it where that cannot be had."""
+    if len(body) > LONGEST_ERROR:
+        return b""
+    text = body.decode("utf-8", "replace")
+    cleaned = clean(text)
+    if cleaned == text:
+        return body
+    found = cleaned.encode("utf-8")
+    if body[:1] in (b"{", b"["):
+        try:
+            msgspec.json.decode(found, type=msgspec.Raw)
+        except msgspec.DecodeError:
+            return b""
+    return found
+
+
+def shown(body: bytes, clean: Clean = as_it_is) -> str:
+    """The beginning of a body, fit to be shown: what is secret is taken out before anything is cut in two."""
+    text = clean(body[:LOOKED_THROUGH].decode("utf-8", "replace"))
     return ascii(text[:SHOWN] + ("..." if len(text) > SHOWN else ""))
 
 

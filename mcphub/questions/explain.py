@@ -15,7 +15,7 @@ from mcphub.config.entries.entry import SWITCH_UNKNOWN
 from mcphub.config.layer import Entry, Layer
 from mcphub.config.names import lookup_fault, shown_name
 from mcphub.config.policy_document import PolicyDocument
-from mcphub.config.resolve import Resolved, ResolvedSet, exclusive
+from mcphub.config.resolve import Resolved, ResolvedSet, control, exclusive
 from mcphub.config.spelling import near_miss
 from mcphub.desired import Executed, Judged, instance_key, judgements, twins
 from mcphub.policy.approval import Approval
@@ -139,7 +139,7 @@ def claims(resolved: ResolvedSet, name: str) -> Iterator[Claim]:
             text = found.message if isinstance(found, Problem) else ""
             how = standing(layer, found.origin, winner, alone)
             if how == "ignored" and alone is not None:
-                text = text or f"{alone.path} has exclusive control"
+                text = text or control(alone)
             yield Claim(origin=origin_status(found.origin), standing=how, text=text)
 
 
@@ -234,9 +234,7 @@ def _steps(facts: Facts, one: Resolved) -> Iterator[WhyStep]:
         if one.origin.scope is Scope.ENTERPRISE:
             yield _step("enterprise", "yes", place, "only this file counts, and it has the name")
         else:
-            cannot = ", and cannot be used" if alone.faulty else ""
-            text = f"{alone.path} has exclusive control over MCP servers{cannot}"
-            yield _step("enterprise", "no", place, text)
+            yield _step("enterprise", "no", place, control(alone))
     lacking = needs_an_agent(one, facts.brought)
     entry = _entry(one)
     yield {**entry, "verdict": "unasked", "text": f"without an agent's: {entry['text']}"} if lacking else entry
@@ -370,12 +368,23 @@ def _connection(facts: Facts) -> WhyStep:
     if state == "connected":
         tools = row["tools"]
         slow = f"; {row['reason']}" if row.get("slow") else ""
-        return _step("connection", "yes", None, "connected" + (f", {tools} tools" if tools is not None else "") + slow)
+        text = "connected" + (f", {tools} tools" if tools is not None else "") + slow + _credentials(facts)
+        return _step("connection", "yes", None, text)
     reason = row["reason"]
     if error is not None and error["message"] and error["message"] not in reason:
         reason = f"{reason}: {error['message']}" if reason else error["message"]
     text = f"{row['state_text']}: {reason}" if reason else row["state_text"]
+    if "sign_in" in row and row["sign_in"]["detail"] not in text:
+        text += _credentials(facts)
     return _step("connection", "no", None, text)
+
+
+def _credentials(facts: Facts) -> str:
+    """What stands between it and its credentials, though it may be connected."""
+    need = facts.row.get("sign_in") if facts.row is not None else None
+    if need is None or need["reason"] == "login_required":  # which is said by what to do about it
+        return ""
+    return f"; {need['detail']} ({need['reason']})"
 
 
 def _state(facts: Facts, wish: Want | Off | Broken | None) -> str:
@@ -403,6 +412,7 @@ def _answer(facts: Facts, stop: WhyStep | None, last: WhyStep) -> str:
         return f"{name} runs for agents that bring {', '.join(facts.brought)}"
     if stop is None:
         slow = f"; {facts.row['reason']}" if facts.row is not None and facts.row.get("slow") else ""
+        slow += _credentials(facts)
         return f"{name} runs{slow}" if last["verdict"] == "yes" else f"{name} may run; {last['text']}"
     pending = facts.row is not None and facts.row["state"] == "pending" and stop["step"] == "connection"
     return f"{name} {'does not run yet' if pending else 'does not run'}: {stop['text']}"
@@ -497,6 +507,7 @@ _SIGN_IN = {
     "idp_login": "sign in at the organisation, once for all servers: mcphub login {name}",
     "config": "correct `oauth` of its entry; docs/sign-in.md says what each reason means",
     "vault": "open the vault: mcphub vault unlock",
+    "wait": "wait, it is tried again by itself; at once: mcphub reconnect {name}",
 }
 
 

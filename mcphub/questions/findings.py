@@ -33,6 +33,8 @@ from mcphub.status import FindingsReport
 #: Kinds of file, by what they are called in reports.
 PROJECT, USER, ENTERPRISE = "project servers", "servers", "enterprise servers"
 LOCAL, MANAGED, SETTINGS, ENVIRONMENT = "local servers", "managed settings", "hub settings", "environment"
+#: What a plugin says of itself; it is looked at together with the files that it names.
+PLUGIN = "plugin"
 #: A property list, which this module is given as a layer.
 PREFERENCES = "managed preferences"
 
@@ -45,6 +47,8 @@ def file_kind(path: str, data: bytes) -> str:
     known = {".mcp.json": PROJECT, "managed-mcp.json": ENTERPRISE, "managed-settings.json": MANAGED}
     if name in known:
         return known[name]
+    if name == "plugin.json":
+        return PLUGIN
     if name.endswith(".toml"):
         return SETTINGS
     if name.endswith(".plist"):

@@ -43,6 +43,10 @@ MOST_REFUSED, PAUSE = 5, 0.05
 PATIENCE = 10.0
 #: How long the service may take until it listens once the service manager has started it, seconds.
 MANAGER_TIMEOUT = 10.0
+#: What a daemon says that could not start since another one, started by somebody else, was there first.
+ANOTHER = "another mcphub daemon"
+#: So long that one is waited for, seconds; in between it is tried once more, since it may have ended meanwhile.
+ANOTHER_WAITS = 1.0, 5.0
 #: The daemon's log is begun anew above this size.
 MAX_LOG = 4 << 20
 
@@ -334,17 +338,30 @@ def reach(path: str, start: bool, patience: float = 0) -> socket.socket | None:
     lock = start_lock()
     try:
         sock = _connect(path)
-        if sock is None:
+        for wait in ANOTHER_WAITS:
+            if sock is not None:
+                return sock
             trouble = _start_apart(path)
-            if trouble:
-                _fail(f"cannot start the mcphub daemon: {trouble}")
-                return None
-            sock = _connect(path)
+            # Where it was not started since another came first, that one is what we want.
+            another = ANOTHER in trouble
+            sock = _connect_within(path, wait if another else 0)
+            if not another:
+                break
         if sock is None:
-            _fail(f"cannot start the mcphub daemon: it ended at once; see {_log_path()}")
+            _fail(f"cannot start the mcphub daemon: {trouble or f'it ended at once; see {_log_path()}'}")
         return sock
     finally:
         os.close(lock)
+
+
+def _connect_within(path: str, seconds: float) -> socket.socket | None:
+    """As `_connect`, again until there is one."""
+    until = time.monotonic() + seconds
+    while True:
+        sock = _connect(path)
+        if sock is not None or time.monotonic() >= until:
+            return sock
+        time.sleep(0.02)
 
 
 def start_lock() -> int:

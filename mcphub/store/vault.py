@@ -11,6 +11,7 @@ It must not know what a record means. The interface, whole:
     await vault.delete(kind, key, gen)          ... only if that gen is there; False = nothing was deleted
     await vault.list(kind)                      -> {key: Record}
     await vault.ready()                         makes sure that a put would work: before a person is asked to sign in
+    await vault.barred()                        why there is none and none could be made, None = it could
     await vault.unlock(passphrase)              tries the source of the key again
     await vault.newer_than(revision)            waits until the state, or some record of kind `secret`, is another
 
@@ -113,6 +114,13 @@ class Vault:
     async def ready(self) -> None:
         """Have a key in hand, if need be a new one. Raises VaultUnavailable where a put would."""
         await self._run(self.file.ready)
+
+    async def barred(self) -> VaultUnavailable | None:
+        """Why there is no vault and none could be made; None = there is one, or it could, or that is not known."""
+        try:
+            return await self._run(self.file.barred)
+        except VaultUnavailable:
+            return None
 
     async def get(self, kind: str, key: str) -> Record | None:
         """What is there. Raises VaultUnavailable."""

@@ -33,6 +33,8 @@ from .vault_state import GenerationConflict, Record, Trouble, VaultState, VaultU
 SECRET = "secret"
 #: Bytes above which a file is not read.
 MAX_BYTES = 64 << 20
+_RESTART = "; a change of [vault] key in settings.toml counts once mcphub is started again"
+
 #: Seconds that readers of secrets wait for `open`, where that has not ended, from the first of them on.
 PATIENCE = 1.5
 
@@ -71,6 +73,19 @@ class VaultFile:
 
     def exists(self) -> bool:
         return os.path.lexists(self.path)
+
+    def barred(self) -> VaultUnavailable | None:
+        """Why there is no vault and none could be made, as far as that is seen without asking a person anything; None
+        = there is one, or it could."""
+        if self.exists():
+            return None
+        try:
+            self._check()
+            self._source.missing()
+        except VaultUnavailable as error:
+            text = f"cannot make the vault {self.path}: {error}{_RESTART}"
+            return VaultUnavailable(text, error.trouble)
+        return None
 
     def open(self) -> None:
         """Get the key, where there is a file, and read it. Raises VaultUnavailable, as all below; `state` says it too.
@@ -375,6 +390,11 @@ class VaultFile:
 
     def _start_over(self, passphrase: str | None) -> None:
         """Set a file aside that cannot be opened, and seal an empty one in its place."""
+        if not self.exists():
+            if (barred := self.barred()) is not None:
+                raise barred
+            message = f"cannot start over: there is no vault {self.path} yet; the first secret or sign-in makes it"
+            raise VaultUnavailable(message, Trouble.IO)
         try:
             self._records(self._current())
         except VaultUnavailable as error:

@@ -57,7 +57,7 @@ class SignIns:
         credential = self._credentials.of(worker.spec)
         if credential is None:
             return
-        if credential.tokens is not None and credential.need is None:
+        if credential.tokens is not None and credential.shown is None:
             worker.signed_in()
         elif credential.ended is not None:
             loop = asyncio.get_running_loop()

@@ -20,6 +20,7 @@ from mcphub.connection.rest import Known
 from mcphub.connection.view import View
 from mcphub.connection.worker import Sink, Worker
 from mcphub.spec import Desired, InstanceKey, Off, ServerSpec, Want
+from mcphub.supervisor.catalogues import Catalogues
 from mcphub.supervisor.reconcile import reconcile
 from mcphub.supervisor.startup import Limiters
 from mcphub.supervisor.watch import Watch
@@ -72,7 +73,9 @@ class Supervisor:
         log: Callable[[str, str], None],
         stderr_bytes: int = 1 << 20,
         health: Health = USUAL,
+        catalogues: Catalogues | None = None,
     ) -> None:
+        """`catalogues`: what lazy servers offer, over restarts; None = they are started for it each time."""
         self.snapshot: Watch[Snapshot] = Watch(Snapshot())
         self.workers: dict[InstanceKey, Worker] = {}
         #: The same, by server.
@@ -95,6 +98,9 @@ class Supervisor:
         self._log = log
         self._stderr_bytes = stderr_bytes
         self._health = health
+        self._catalogues = catalogues
+        if catalogues is not None:
+            catalogues.outdated = self._learn_again
         self._tasks: anyio.abc.TaskGroup | None = None
         self._scheduled = False
 
@@ -191,7 +197,25 @@ class Supervisor:
         key = _kind_of(spec)
         others = self._instances.get(_server(key), {}).values()
         alike = (worker.known for worker in others if _kind_of(worker.spec) == key)
-        return next((known for known in alike if known is not None), None) or self._known.get(key)
+        known = next((known for known in alike if known is not None), None) or self._known.get(key)
+        if known is None and self._catalogues is not None:
+            known = self._catalogues.recall(key, spec)
+        return known
+
+    def _learn_again(self, kind: InstanceKey) -> None:
+        """What is known of servers of this kind may not be so any more."""
+        for worker in self._instances.get(_server(kind), {}).values():
+            if _kind_of(worker.spec) == kind:
+                worker.learn()
+
+    def _note(self, worker: Worker, before: View, now: View) -> None:
+        """Keep what a lazy server offers over the end of the daemon, where it is something else than before."""
+        if self._catalogues is None or now.facts is None or not now.listed:
+            return
+        same = now.facts is before.facts and (now.listed, now.shelved) == (before.listed, before.shelved)
+        if not same:
+            known = worker.known if worker.lists.whole else None
+            self._catalogues.note(_kind_of(worker.spec), worker.spec, known)
 
     def look_for_programs(self) -> None:
         """Programs are looked for elsewhere now: let the servers whose program was not found try again."""
@@ -248,7 +272,10 @@ class Supervisor:
         for key in stale:
             worker = self.workers.get(key)
             if worker is not None:
-                views[key] = worker.view()
+                now = worker.view()
+                if worker.spec.lazy and (before := views.get(key)) is not None:
+                    self._note(worker, before, now)
+                views[key] = now
             else:
                 views.pop(key, None)
         self.snapshot.publish(Snapshot(views, self._desired))

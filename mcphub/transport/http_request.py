@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
 
 from mcphub import __version__
+from mcphub.auth import challenge
 from mcphub.protocol.http_answer import Head, Refusal
 from mcphub.protocol.mirrored import Told
 from mcphub.spec import ServerSpec
@@ -75,7 +77,8 @@ def head_of(answer: Answer) -> Head:
         answer.header(b"content-type"),
         answer.header(b"retry-after"),
         answer.location,
-        answer.header(b"www-authenticate"),
+        ", ".join(answer.lines(b"www-authenticate")),
+        answer.followed,
     )
 
 
@@ -106,8 +109,12 @@ def time_for(method: str, spec: ServerSpec) -> float:
 
 
 def after_signer(refusal: Refusal, signer: Signer | None) -> Refusal:
-    """A refusal as whoever signs has it: of what a `headersHelper` gave it is no matter of signing in (case C116)."""
-    told = signer.told(refusal.message) if refusal.kind == "needs_auth" and signer is not None else None
+    """A refusal as whoever signs has it: of what a `headersHelper` gave it is no matter of signing in (case C116). A
+    403 is one only where it says that more must be allowed (RFC 6750, 3.1)."""
+    if refusal.forbidden and challenge.parse([refusal.challenge]).error == "insufficient_scope":
+        refusal = msgspec.structs.replace(refusal, kind="needs_auth")
+    asked = refusal.kind == "needs_auth" or (refusal.forbidden and signer is not None and not signer.login)
+    told = signer.told(refusal.message) if asked and signer is not None else None
     return Refusal(*told, whole=True) if told is not None else refusal
 
 

@@ -24,7 +24,7 @@ from mcphub.channel import Data, Receiver
 from mcphub.errors import TransportError
 from mcphub.protocol import http_answer, jsonrpc
 from mcphub.protocol.eventstream import EventDecoder, EventTooLarge, ServerSentEvent
-from mcphub.protocol.http_answer import SESSION_GONE, Refusal
+from mcphub.protocol.http_answer import SESSION_GONE, Clean, Refusal, as_it_is
 from mcphub.protocol.jsonrpc import NotAMessage
 from mcphub.protocol.mirrored import Told
 from mcphub.spec import HttpSpec, ServerSpec
@@ -81,6 +81,7 @@ class HttpSseChannel:
         receiver: Receiver,
         note: Callable[[str], None],
         on_error: Callable[[BaseException], None] | None = None,
+        clean: Clean = as_it_is,
     ) -> None:
         self.full = False
         self.current: int | None = None
@@ -89,6 +90,7 @@ class HttpSseChannel:
         self._client = client
         self._receiver = receiver
         self._tell = note
+        self._clean = clean
         assert isinstance(spec.transport, HttpSpec)
         self._spec = spec
         self._url = str(spec.transport.url)
@@ -217,10 +219,13 @@ class HttpSseChannel:
                 if head.streams:
                     return await self._follow(answer, opening)
                 body = await answer.read(MAX_IGNORED)
-            reply = http_answer.reply(0, head, body or b"", session=False, probing=False, now=_now())
+            reply = http_answer.reply(
+                0, head, body or b"", session=False, probing=False, now=_now(), clean=self._clean
+            )
             if isinstance(reply, Refusal) and not head.ok:
                 return reply
-            why = reply.message if isinstance(reply, Refusal) else f"HTTP {head.status}: {http_answer.shown(reply)}"
+            shown = reply.message if isinstance(reply, Refusal) else http_answer.shown(reply, self._clean)
+            why = shown if isinstance(reply, Refusal) else f"HTTP {head.status}: {shown}"
             return Refusal("refused", f"{why}, which is no event stream")
         return Refusal("no_response", f"the event stream named no endpoint within {self._patience:g} s")
 
@@ -338,7 +343,9 @@ class HttpSseChannel:
                 body = await answer.read(MAX_IGNORED)
         except TransportError as e:
             return Refusal(e.kind, str(e))
-        reply = http_answer.reply(request.mid, head, body or b"", session=True, probing=False, now=_now())
+        reply = http_answer.reply(
+            request.mid, head, body or b"", session=True, probing=False, now=_now(), clean=self._clean
+        )
         if isinstance(reply, Refusal):
             return reply
         self._bring(reply)
@@ -426,7 +433,7 @@ async def open_http_sse(
     async with net.http_client(str(transport.url), around.environment(), tls=transport.tls, signer=signer) as client:
         for warning in client.warnings:
             note(warning)
-        channel = HttpSseChannel(client, spec, receiver, note, around.report)
+        channel = HttpSseChannel(client, spec, receiver, note, around.report, around.clean)
         async with anyio.create_task_group() as tasks:
             await tasks.start(channel.run)
             try:

@@ -2,7 +2,7 @@
 
 It must not know which servers there are; the daemon hands them over by name. A handler gets method and params and
 returns a result, or an awaitable of it, or raises JSONRPCError; it is called on the loop and must not block. What it
-awaits is cancelled with its request, and with the connection. One whose third parameter is called `notify` gets a
+awaits is cancelled with its request, and with the connection. Whatever else it raises, SystemExit too, is the answer. One whose third parameter is called `notify` gets a
 function there that sends a notification: `notify(method, params)`, while a call lasts or later, from any thread.
 """
 
@@ -24,7 +24,7 @@ import msgspec
 from mcphub.channel import Data, Receiver
 from mcphub.errors import JSONRPCError, TransportError
 from mcphub.protocol import jsonrpc
-from mcphub.transport.in_process_stream import StreamLink, StreamServer, open_stream_server
+from mcphub.transport.in_process_stream import StreamLink, StreamServer, is_cancelled, open_stream_server, open_tasks
 from mcphub.transport.one_stream import OneStream
 
 Answered = dict[str, Any] | Awaitable[dict[str, Any]]
@@ -92,10 +92,10 @@ class InProcessChannel:
             return
         try:
             self._give(frame)
-        except Exception as e:
+        except BaseException as e:
             self._broke(e)
 
-    def _broke(self, error: Exception) -> None:
+    def _broke(self, error: BaseException) -> None:
         """A fault of ours in one frame closes this channel only, and does not go unseen."""
         if self._on_error is not None:
             self._on_error(error)
@@ -117,7 +117,7 @@ class InProcessChannel:
                 self._tasks.start_soon(self._await, env.id, result, scope)
                 return
             out = _result(mid, result)
-        except Exception as e:
+        except BaseException as e:  # no code of a server ends more than its call; there is no task to cancel here
             out = _error(mid, e)
         self.receiver.frame(memoryview(out)[:-1])
 
@@ -135,7 +135,9 @@ class InProcessChannel:
         with scope:
             try:
                 out = _result(jsonrpc.encode_id(mid), await result)
-            except Exception as e:
+            except BaseException as e:
+                if is_cancelled(e):
+                    raise
                 out = _error(jsonrpc.encode_id(mid), e)
         if self._running.get(mid) is scope:
             del self._running[mid]
@@ -159,7 +161,7 @@ def _result(mid: bytes, result: Any) -> bytes:
     return jsonrpc.result_frame(mid, msgspec.json.encode(result))
 
 
-def _error(mid: bytes, error: Exception) -> bytes:
+def _error(mid: bytes, error: BaseException) -> bytes:
     if isinstance(error, JSONRPCError):
         return jsonrpc.error_frame(mid, error.code, error.message)
     return jsonrpc.error_frame(mid, jsonrpc.INTERNAL_ERROR, f"{type(error).__name__}: {error}")
@@ -194,7 +196,7 @@ async def open_in_process(
         async with open_stream_server(handler, receiver, grace, report) as stream:
             yield stream
         return
-    async with anyio.create_task_group() as tasks:
+    async with open_tasks() as tasks:
         channel = InProcessChannel(handler, receiver, tasks, report)
         try:
             yield InProcessLink(channel)

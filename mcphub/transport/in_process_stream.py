@@ -1,20 +1,24 @@
 """Owns servers that live in the daemon and read and write their messages themselves, behind a channel like a process's.
 
 It must not know what such a server is made with. It gets each frame without its newline, and may write at any time on
-the loop; when there are no more frames it should return, and is cancelled if it does not. What it raises is the end of
-its connection, with that as the reason.
+the loop; when there are no more frames it should return, and is cancelled if it does not. What it raises, SystemExit
+too, is the end of its connection, with that as the reason.
 """
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
+import anyio.abc
 
 from mcphub.channel import Data, Receiver
+from mcphub.errors import TransportError
 from mcphub.transport.one_stream import OneStream
 
 #: Frames that may wait for the server before the channel is full.
@@ -85,6 +89,30 @@ class StreamChannel:
             self.abort()
 
 
+def is_cancelled(error: BaseException) -> bool:
+    """Whether it stands for a cancellation of the task that runs, and was not raised just so by code of a server."""
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    task = asyncio.current_task()
+    return anyio.current_effective_deadline() == -math.inf or (task is not None and task.cancelling() > 0)
+
+
+@asynccontextmanager
+async def open_tasks() -> AsyncIterator[anyio.abc.TaskGroup]:
+    """Where code of a server runs. A GeneratorExit of a future that it awaits closes the whole task, whatever that
+    catches: it is the end of the connection. Raises TransportError (kind `lost`) then."""
+    try:
+        async with anyio.create_task_group() as tasks:
+            yield tasks
+    except BaseExceptionGroup as group:
+        closed, rest = group.split(GeneratorExit)
+        if closed is None:
+            raise
+        if rest is not None:
+            raise rest from None
+        raise TransportError("the server failed: GeneratorExit", kind="lost") from None
+
+
 @dataclass(slots=True)
 class StreamLink(OneStream):
     """An open server of this kind. Implements link.Link."""
@@ -106,8 +134,10 @@ async def open_stream_server(
     async def run() -> None:
         try:
             await server.serve(channel, channel.write)
-        except Exception as e:
-            while isinstance(e, ExceptionGroup) and len(e.exceptions) == 1:
+        except BaseException as e:
+            if is_cancelled(e):
+                raise
+            while isinstance(e, BaseExceptionGroup) and len(e.exceptions) == 1:
                 e = e.exceptions[0]  # the task groups of a library wrap what passes through them
             channel.reason = channel.reason or f"the server failed: {type(e).__name__}: {e}"
         finally:
@@ -115,7 +145,7 @@ async def open_stream_server(
             ended.set()
 
     ended = anyio.Event()
-    async with anyio.create_task_group() as tasks:
+    async with open_tasks() as tasks:
         tasks.start_soon(run)
         try:
             yield StreamLink(channel)

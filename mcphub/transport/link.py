@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from mcphub.channel import Channel
+from mcphub.protocol.http_answer import as_it_is
 from mcphub.spec import ServerSpec
 from mcphub.transport.in_process import Embedded
 from mcphub.transport.process import Launcher
@@ -32,7 +33,8 @@ class Signing(Protocol):
 
 class Surroundings(msgspec.Struct, frozen=True):
     """What openers take from the daemon. `environment` is the hub's: its own plus the environment file. `hide` takes
-    secrets that came to be known while a connection lasts, which must not be seen in what is said of its server."""
+    secrets that came to be known while a connection lasts, which must not be seen in what is said of its server;
+    `clean` takes them, and those of its entry, out of a text."""
 
     launcher: Launcher
     batch: Batch
@@ -42,6 +44,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     report: Callable[[BaseException], None] | None = None
     hide: Callable[..., None] | None = None
     credentials: Signing | None = None
+    clean: Callable[[str], str] = as_it_is
 
 
 class Link(Protocol):
@@ -64,6 +67,10 @@ class Link(Protocol):
     @property
     def deaf(self) -> bool:
         """Whether what the server would say by itself cannot come: it has no stream for it."""
+
+    @property
+    def waits_for(self) -> str:
+        """What is missing on the way to its server, so that nothing was sent yet; "" = nothing is."""
 
     def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
         """Of the tools just listed, those that can be called over this transport, and warnings about the others."""

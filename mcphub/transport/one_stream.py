@@ -23,6 +23,10 @@ class OneStream:
     def deaf(self) -> bool:
         return False
 
+    @property
+    def waits_for(self) -> str:
+        return ""
+
     def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
         return tools, ()
 

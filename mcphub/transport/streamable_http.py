@@ -26,7 +26,7 @@ from mcphub.channel import Data, Receiver
 from mcphub.errors import TransportError
 from mcphub.protocol import http_answer, jsonrpc, mirrored
 from mcphub.protocol.eventstream import EventDecoder, EventTooLarge
-from mcphub.protocol.http_answer import SESSION_GONE, Refusal
+from mcphub.protocol.http_answer import SESSION_GONE, Clean, Refusal, as_it_is
 from mcphub.protocol.jsonrpc import Envelope, NotAMessage
 from mcphub.protocol.mirrored import Table, Told
 from mcphub.spec import HttpSpec, ServerSpec
@@ -87,6 +87,7 @@ class HttpChannel:
         on_error: Callable[[BaseException], None] | None = None,
         time_for: Callable[[str], float] = lambda method: float("inf"),
         url: str = "",
+        clean: Clean = as_it_is,
     ) -> None:
         self.full = False
         self.current: int | None = None
@@ -99,6 +100,7 @@ class HttpChannel:
         self._on_error = on_error
         self._time_for = time_for
         self._url = url
+        self._clean = clean
         self._notes: Counter[str] = Counter()
         self._common, self._signed = common_headers(headers, client.credentials)
         self._posted: list[Header] = [
@@ -121,6 +123,11 @@ class HttpChannel:
         self._lists_modern = False
         self._tables: Mapping[str, Table] = {}
         self._listed = anyio.Event()
+
+    @property
+    def waits_for(self) -> str:
+        """As link.waits_for."""
+        return self._client.waits_for
 
     # --- channel.Channel ---------------------------------------------------------------------------------------------
 
@@ -351,7 +358,8 @@ class HttpChannel:
             return Refusal("unreadable", f"the answer is larger than {MAX_MESSAGE >> 20} MiB")
         now = time.time_ns() / 1e9
         named = self._session.names(request)
-        reply = http_answer.reply(request.mid, head, body, session=named, probing=request.probes, now=now)
+        probing, clean = request.probes, self._clean
+        reply = http_answer.reply(request.mid, head, body, session=named, probing=probing, now=now, clean=clean)
         if request.method == "initialize":
             reply = http_answer.older(head, reply)
         if isinstance(reply, Refusal):
@@ -359,7 +367,8 @@ class HttpChannel:
         if head.status == 400 and request.modern and await self._annotated_anew(request, reply):
             return await self._post(request)
         if head.kind != "application/json" and head.ok:
-            self._odd("content-type", f"answers {request.method} with JSON as {ascii(head.content_type)[:80]}")
+            kind = ascii(clean(head.content_type))[:80]
+            self._odd("content-type", f"answers {request.method} with JSON as {kind}")
         self._bring(reply, request)
         if not request.answered:
             # Of a batch, or of an id that is not the one asked with, only the receiver knows what it answered.
@@ -528,6 +537,10 @@ class HttpLink(msgspec.Struct):
     def deaf(self) -> bool:
         return self.channel.deaf
 
+    @property
+    def waits_for(self) -> str:
+        return self.channel.waits_for
+
     def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
         return self.channel.usable(tools)
 
@@ -555,7 +568,7 @@ async def open_streamable_http(
             note(warning)
         patience = functools.partial(time_for, spec=spec)
         url = str(transport.url)
-        channel = HttpChannel(client, transport.headers, receiver, note, around.report, patience, url)
+        channel = HttpChannel(client, transport.headers, receiver, note, around.report, patience, url, around.clean)
         async with anyio.create_task_group() as tasks:
             await tasks.start(channel.run)
             try:

@@ -23,7 +23,7 @@ import msgspec
 from mcphub.channel import Data, Receiver
 from mcphub.errors import TransportError
 from mcphub.protocol import http_answer
-from mcphub.protocol.http_answer import Head, Refusal
+from mcphub.protocol.http_answer import Clean, Head, Refusal, as_it_is
 from mcphub.spec import HttpSpec, ServerSpec
 from mcphub.transport.framing import MAX_MESSAGE
 from mcphub.transport.http_request import after_signer, common_headers, worded
@@ -54,12 +54,14 @@ class WebSocketChannel(OneStream):
         receiver: Receiver,
         note: Callable[[str], None],
         on_error: Callable[[BaseException], None] | None = None,
+        clean: Clean = as_it_is,
     ) -> None:
         self.full = False
         self.current: int | None = None
         self._socket = socket
         self._receiver = receiver
         self._tell = note
+        self._clean = clean
         self._on_error = on_error
         self._notes: Counter[str] = Counter()
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -112,7 +114,7 @@ class WebSocketChannel(OneStream):
         try:
             await work()
         except closed as e:
-            self._end(str(e))
+            self._end(self._clean(str(e)))
         except Exception as e:  # a fault of ours costs this connection only
             if self._on_error is not None:
                 self._on_error(e)
@@ -191,15 +193,15 @@ async def open_websocket(
         except outbound.Rejected as e:
             if e.status in (401, 403) and signer is not None and tried < signer.tries:
                 tried += 1
-                if await signer.renewed(version, e.status, ()):
+                if await signer.renewed(version, e.status, [e.headers.get("www-authenticate", "")]):
                     continue
-            refusal = after_signer(_refusal(e.status, e.headers, e.body), signer)
+            refusal = after_signer(_refusal(e.status, e.headers, e.body, around.clean), signer)
             text = worded("the WebSocket", refusal, signed)
             raise TransportError(text, kind=refusal.kind, retry_after=refusal.retry_after) from None
     for warning in warnings:
         note(warning)
     try:
-        channel = WebSocketChannel(socket, receiver, note, around.report)
+        channel = WebSocketChannel(socket, receiver, note, around.report, around.clean)
         async with anyio.create_task_group() as tasks:
             await tasks.start(channel.run, outbound.Closed)
             try:
@@ -210,12 +212,11 @@ async def open_websocket(
         await socket.close()
 
 
-def _refusal(status: int, headers: dict[str, str], body: bytes) -> Refusal:
+def _refusal(status: int, headers: dict[str, str], body: bytes, clean: Clean) -> Refusal:
     """Why the server did not become a WebSocket."""
-    head = Head(
-        status, headers.get("content-type", ""), headers.get("retry-after", ""), headers.get("location", "")
-    )
-    said = http_answer.reply(0, head, body, session=False, probing=False, now=time.time_ns() / 1e9)
+    names = ("content-type", "retry-after", "location", "www-authenticate")
+    head = Head(status, *(clean(headers.get(name, "")) for name in names))
+    said = http_answer.reply(0, head, body, session=False, probing=False, now=time.time_ns() / 1e9, clean=clean)
     if isinstance(said, Refusal) and not head.ok:
         return said
-    return Refusal("refused", f"answered with HTTP {status} in place of a WebSocket: {http_answer.shown(body)}")
+    return Refusal("refused", f"answered with HTTP {status} in place of a WebSocket: {http_answer.shown(body, clean)}")

@@ -53,6 +53,9 @@ class Memory:
     async def ready(self) -> None:
         pass
 
+    async def barred(self) -> None:
+        return None
+
 
 class StandIn:
     """Implements home.Home. `answers` are by URL: one for ever, several each once, or what a function makes of the
@@ -105,6 +108,9 @@ class StandIn:
 
     def environment(self) -> Mapping[str, str]:
         return self.variables
+
+    async def forbidden(self, account: Account, url: str) -> str:
+        return ""
 
     def idp(self) -> IdpSpec | None:
         return self._idp

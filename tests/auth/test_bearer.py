@@ -126,7 +126,7 @@ async def test_what_is_told_of_a_refusal(world: World) -> None:
         (FlowFailure.DISCOVERY_FAILED, False, "refused", "cannot get its tokens"),
         (XaaFailure.POLICY_DENIED, False, "refused", "cannot get its tokens"),
         (XaaFailure.IDP_UNAVAILABLE, True, "unreachable", "cannot get its tokens"),
-        (XaaFailure.IDP_LOGIN_REQUIRED, False, "needs_auth", "needs a new sign-in"),
+        (XaaFailure.IDP_LOGIN_REQUIRED, False, "needs_auth", "needs a sign-in at the organisation, since why (idp"),
     ],
 )
 async def test_kinds_of_failure(world: World, reason: Reason, retry: bool, kind: str, words: str) -> None:
@@ -247,3 +247,9 @@ async def test_requests_at_once_share_what_is_known(world: World) -> None:
         assert world.mcp.requests == []
         held.set()
     assert [sent(request).startswith("Bearer access") for request in world.mcp.requests] == [True, True]
+
+
+async def test_a_first_login(world: World) -> None:
+    """Nobody is told of a new sign-in who had none before."""
+    first = Failure(XaaFailure.IDP_LOGIN_REQUIRED, "nobody has signed in at https://idp.example")
+    assert told("s", first, silent=True) == "needs a sign-in at the organisation: mcphub login s"

@@ -14,7 +14,7 @@ import pytest
 from mcphub.auth import credential as credential_module
 from mcphub.auth.credential import Credential
 from mcphub.auth.failures import FlowFailure, RefreshFailure, SignInFailed, Unmet
-from mcphub.auth.home import BROWSER, CONFIG, VAULT
+from mcphub.auth.home import BROWSER, CONFIG, VAULT, WAIT
 from mcphub.errors import TransportError
 from mcphub.net import HttpClient
 from mcphub.spec import OAuthSpec, Secret
@@ -330,6 +330,22 @@ async def test_an_authorization_server_that_is_away(world: World) -> None:
     assert told.kind == "unreachable" and "transient_exhausted" in str(told)
     assert await world.kept() and world.credential.need is None
     assert port == world.auth.port
+    assert world.credential.shown is not None and world.credential.shown.how == WAIT
+    assert world.credential.shown.failure.reason is RefreshFailure.TRANSIENT_EXHAUSTED
+
+
+async def test_trouble_is_shown_until_it_is_over(world: World) -> None:
+    """What keeps calls from working is a fact that is seen, and gone with the next success."""
+    await world.sign_in()
+    world.auth.on("refresh", empty(503, ("Retry-After", "3600")), times=1)
+    world.clock.at += world.auth.life
+    await refusal(world)
+    shown = world.credential.shown
+    assert shown is not None and (shown.how, shown.failure.reason) == (WAIT, RefreshFailure.TRANSIENT_EXHAUSTED)
+    changes = world.hub.changes
+    world.clock.at += credential_module.LEFT_ALONE
+    assert await world.calls() == 200
+    assert world.credential.shown is None and world.hub.changes > changes
 
 
 def _free_port() -> int:
@@ -526,7 +542,8 @@ async def test_an_answer_without_a_refresh_token(world: World) -> None:
 
 
 async def test_new_tokens_that_are_refused_too(world: World) -> None:
-    """One refresh, one retry; then the call fails, and nothing is dropped."""
+    """One refresh, one retry; then the call fails, and nothing is dropped. It is left at that for a while, whatever else
+    the server takes, on this connection or another."""
     await world.sign_in()
     world.guarded.refuses = frozenset(["tools/call"])
     async with client(world.credential) as made:
@@ -623,10 +640,13 @@ async def test_a_vault_that_cannot_be_written(world: World) -> None:
         assert await world.calls() == 200
     assert world.family is not None and await world.kept() != world.family.refresh
     assert any("store_failed" in text for _, text in world.hub.log)
+    shown = world.credential.shown
+    assert shown is not None and (shown.how, shown.failure.reason) == (WAIT, RefreshFailure.STORE_FAILED)
     (obstacle / "x").rmdir()
     obstacle.rmdir()
     wanted = world.family.refresh
     await eventually(lambda: world.on_disk() == wanted, timeout=5)
+    await eventually(lambda: world.credential.shown is None, timeout=5)
     async with world.restarted() as other:
         assert await world.calls(other) == 200
     assert len(world.auth.asked("refresh")) == 3
@@ -682,9 +702,26 @@ async def test_a_vault_that_cannot_be_read_any_more(world: World) -> None:
             await call(made)
         assert caught.value.kind == "unreachable" and world.auth.asked("refresh") == []
         assert world.credential.need is None and world.credential.ended is None
+        assert world.credential.shown is not None
+        assert world.credential.shown.failure.reason is RefreshFailure.STORE_FAILED
         file.chmod(0o600)
         world.clock.at += 11
         assert await call(made) == 200
+        assert world.credential.shown is None
+
+
+async def test_a_vault_that_cannot_be_made(world: World) -> None:
+    """Nobody is sent to sign in where the tokens could not be kept: the place of the key comes first."""
+    key = world.path / "vault.key"
+    key.symlink_to(world.path / "elsewhere")
+    assert (await refusal(world)).kind == "needs_auth"
+    need = world.credential.need
+    assert need is not None and (need.how, need.failure.reason) == (VAULT, Unmet.STORE)
+    assert "[vault] key" in need.failure.detail
+    assert (await refusal(world)).kind == "needs_auth" and world.credential.need == need
+    key.unlink()
+    assert (await refusal(world)).kind == "needs_auth"
+    assert world.credential.need is not None and world.credential.need.how == BROWSER
 
 
 async def test_a_sign_in_that_cannot_be_kept(world: World) -> None:
@@ -770,12 +807,19 @@ async def test_a_missing_scope(world: World) -> None:
 
 
 async def test_a_server_that_always_wants_more(world: World) -> None:
-    """A person is asked three times within ten minutes, then not any more."""
+    """Section 3: a person signs in three times within ten minutes, then not any more for that; what was given up, and
+    what the server did not refuse, is not counted."""
     world.guarded.scopes = {"tools/call": "never"}
     for _ in range(3):
+        for _ in range(5):
+            world.credential.count_sign_in()  # begun, and cancelled
         await world.sign_in(scopes="read")
         assert await world.calls() == 403
-        world.credential.count_sign_in()
+    world.guarded.scopes = {"tools/call": "other"}
+    assert await world.calls() == 403
+    world.credential.count_sign_in()
+    world.guarded.scopes = {"tools/call": "never"}
+    assert await world.calls() == 403
     with pytest.raises(SignInFailed) as caught:
         world.credential.count_sign_in()
     assert caught.value.reason is FlowFailure.SCOPE_DENIED

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 
+from mcphub.auth.bearer import told
+from mcphub.auth.challenge import Challenge
+from mcphub.auth.credential import REFUSED_REST, Credential
 from mcphub.auth.discovery import Discovered, Resource
 from mcphub.auth.flow import Answered, Ask, Reply, Unanswered
+from mcphub.auth.home import WAIT
 from mcphub.auth.methods import METHODS
 from mcphub.auth.occasion import Occasion
 from mcphub.auth.records import IdpSession
@@ -164,3 +169,39 @@ async def test_no_provider() -> None:
     found = await failing(obtain(occasion(StandIn({}))))
     assert found.reason == "client_required" and "xaaIdp" in str(found)
     assert (await failing(obtain(occasion(home_of({}, None))))).reason == "idp_login_required"
+
+
+@pytest.mark.parametrize(
+    ("refusal", "reason"),
+    [
+        ({TOKEN: [answered({"error": "access_denied"}, 400), exchanged(jag())]}, "policy_denied"),
+        ({TOKEN: [exchanged(jag(aud="https://other.example")), exchanged(jag())]}, "exchange_rejected"),
+        ({SERVER.token_endpoint: [BAD, BAD, GOOD]}, "assertion_rejected"),
+    ],
+)
+async def test_a_refusal_passes(
+    monkeypatch: pytest.MonkeyPatch, refusal: Mapping[str, Answers], reason: str
+) -> None:
+    """It is seen while it lasts, keeps the authorities in peace for a while, and does not outlast that by itself: the
+    next use, or a new connection, tries again."""
+    for by_person in (False, True):
+        copies = {url: list(one) if isinstance(one, list) else one for url, one in refusal.items()}
+        home = home_of(copies, login())
+        credential = Credential(account(oauth=oauth()), home)
+        credential._found = (NOW, occasion(home).discovered)
+        async with anyio.create_task_group() as tasks:
+            monkeypatch.setattr(home, "start", tasks.start_soon)
+            failure = await credential.refused(0, Challenge())
+            assert failure is not None and failure.reason == reason and credential.need is None
+            assert "tried again" in told("s", failure) and "mcphub reconnect s" in told("s", failure)
+            shown = credential.shown
+            assert shown is not None and (shown.how, shown.failure) == (WAIT, failure)
+            asked = len(home.asked)
+            assert await credential.refused(0, Challenge()) == failure and len(home.asked) == asked
+            if by_person:
+                await credential.ready(first=True)
+            else:
+                home.time += REFUSED_REST
+            credential._found = (home.time, occasion(home).discovered)
+            assert await credential.refused(0, Challenge()) is None
+        assert credential.tokens is not None and credential.shown is None

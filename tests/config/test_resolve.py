@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcphub.config.document import parse_file
+from mcphub.config.document import file_problem, parse_file
 from mcphub.config.entries.context import Context, EnvFile
-from mcphub.config.layer import Layer
+from mcphub.config.layer import NOT_SEEN, Layer
 from mcphub.config.places import Places
 from mcphub.config.readfile import Reader
 from mcphub.config.resolve import Resolved, in_force, resolve, wanted_env_files
@@ -127,6 +127,17 @@ def test_an_enterprise_is_alone() -> None:
     assert "mcphub" not in found.servers
     assert wanted_env_files([enterprise, *others], CONTEXT) == ("/e",)
     assert set(exclusive_names("{")) == set(exclusive_names('{"mcpServers": {}}')) == {"u"}
+
+
+def test_an_enterprise_of_which_nobody_knows() -> None:
+    """Where its file cannot even be looked for, it is not claimed to be there."""
+    path = "/etc/mcphub/managed-mcp.json"
+    unseen = file_problem(Scope.ENTERPRISE, path, "/etc/mcphub", f"{NOT_SEEN} {path}: Permission denied")
+    off = resolve([unseen, user({"u": {"command": "u"}})], CONTEXT).servers["u"].outcome
+    assert isinstance(off, Off)
+    assert off.detail == (
+        f"ignored: {path} cannot be looked for, and where it is there it has exclusive control over MCP servers"
+    )
 
 
 def exclusive_names(text: str) -> Mapping[str, Resolved]:

@@ -117,3 +117,35 @@ async def test_a_damaged_file_of_toggles(hub: Hub) -> None:
         assert any("toggles.json" in problem and said in problem for problem in report["problems"])
         assert row(report, "stays")["state"] == "disabled"
         assert path.read_bytes() == content
+
+
+async def test_files_that_are_damaged_close(hub: Hub) -> None:
+    """C131: a rule of the person's own holds though settings.toml breaks, be it that its text speaks of rules no more;
+    and what was switched off does not run because mcphub is started with a damaged file."""
+    settings = hub.place.config / "settings.toml"
+    settings.write_text('[policy]\ndeniedMcpServers = [{ serverName = "stays" }]\n')
+    await hub.until_state("stays", state="disabled")
+    for text in ("[names]\nmaxLength=\n", "x = [", "[policy]\nde"):
+        settings.write_text(text)
+        code, _ = await hub.control("POST", "/v1/reload", body={})
+        report = await hub.status()
+        assert (code, row(report, "stays")["state_text"]) == (200, "disabled (policy)")
+        code, policy = await hub.control("GET", "/v1/policy")
+        assert [rule["rule"] for rule in policy["rules"]] == ['{"serverName": "stays"}']
+        assert "its rules stay as they were" in policy["warnings"][0]
+    settings.write_text('[vault]\nkey = "passphrase"\n')
+    await hub.until_state("stays")
+    assert "vault.key has changed, which counts when" in (await hub.control("GET", "/v1/vault"))[1]["warning"]
+    settings.unlink()
+    await mcphub(hub.place, "disable", "stays")
+    await hub.until_state("stays", state="disabled")
+    assert await hub.stop() == 0
+    toggles = hub.place.root / "state" / "mcphub" / "toggles.json"
+    kept = toggles.read_bytes()
+    toggles.write_bytes(kept[:20])
+    async with running(STAYS, place=hub.place) as later:
+        report = await later.status()
+        assert row(report, "stays")["state_text"] == "disabled (person)"
+        assert "no server starts until it is mended; without the file all are on" in " ".join(report["problems"])
+        toggles.unlink()
+        await later.until_state("stays")

@@ -6,18 +6,20 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import psutil
 import pytest
 
-from tests.fakes.agent import text
+from tests.fakes.agent import Agent, text
 from tests.fakes.bridge import bridge
-from tests.fakes.hub import MCPHUB, Fake, Hub, Place, eventually, running
+from tests.fakes.hub import MCPHUB, Fake, Hub, Place, eventually, running, start
 
 pytestmark = pytest.mark.anyio
 
@@ -152,6 +154,59 @@ async def test_twenty_at_once_start_one_daemon(place: Place) -> None:
         assert {name: len(place.starts(name)) for name in SERVERS} == dict.fromkeys(SERVERS, 1)
         leave.set()
     await hub.until(lambda report: report["sessions"] == [])
+    await hub.end_daemon()
+
+
+class Late:
+    """Bridges whose daemon starts only when it is let go: each time one is about to start, `begun` returns."""
+
+    def __init__(self, place: Place) -> None:
+        self.begins, self.goes = place.root / "begins", place.root / "goes"
+        interpreter = place.root / "late-python"
+        interpreter.write_text(
+            f"#!/bin/sh\necho x >{self.begins}\nread x <{self.goes}\nexec {sys.executable} \"$@\"\n", "utf-8"
+        )
+        interpreter.chmod(0o700)
+        for fifo in (self.begins, self.goes):
+            os.mkfifo(fifo)
+        code = f"import sys; sys.executable = {str(interpreter)!r}; from mcphub.cli.main import main; sys.exit(main())"
+        self.command = [sys.executable, "-c", code, "connect"]
+
+    async def begun(self) -> None:
+        with anyio.fail_after(10):
+            await anyio.to_thread.run_sync(self.begins.read_bytes, abandon_on_cancel=True)
+
+    async def go(self) -> None:
+        with anyio.fail_after(10):
+            await anyio.to_thread.run_sync(self.goes.write_bytes, b"x\n", abandon_on_cancel=True)
+
+
+async def test_another_daemon_that_is_started_at_the_same_moment(place: Place) -> None:
+    """Whoever is about to start one while somebody else's comes first has what it wanted: a new agent, and one whose
+    daemon was killed."""
+    place.configure(SERVERS)
+    late = Late(place)
+    async with AsyncExitStack() as stack:
+        agent: Agent | None = None
+        for _ in range(2):
+            async with anyio.create_task_group() as tasks:
+                if agent is None:
+                    agent = await stack.enter_async_context(bridge(place, command=late.command))
+                    tasks.start_soon(agent.initialize)
+                await late.begun()
+                hub = Hub(place, await start(place, {}))
+                assert hub.process is not None
+                stack.push_async_callback(hub.process.aclose)
+                await late.go()
+            await hub.until_state(*SERVERS)
+            assert text(await agent.call("mcp__old__echo", {"text": "x"})) == "x"
+            assert (await hub.status())["daemon"]["pid"] == hub.process.pid
+            await hub.kill()
+        await late.begun()  # nobody else this time
+        await late.go()
+        with anyio.fail_after(15):
+            while "result" not in await agent.call("mcp__old__echo", {"text": "x"}):
+                await anyio.sleep(0.05)
     await hub.end_daemon()
 
 

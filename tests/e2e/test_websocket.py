@@ -194,6 +194,78 @@ async def test_a_server_given_to_the_daemon(tmp_path: Path) -> None:
         assert "the daemon was given none of this name" in found["last_error"]["message"]
 
 
+EXITING = '''
+import asyncio
+
+def close():
+    raise GeneratorExit
+
+async def late():
+    await asyncio.sleep(0)
+    raise SystemExit(3)
+
+def handle(method, params):
+    complete = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    if method == "server/discover":
+        return {**complete, "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+    if method == "tools/list":
+        names = "now late task thread callback fine".split()
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+        return {**complete, "tools": tools}
+    name = params["name"]
+    if name == "now":
+        raise KeyboardInterrupt
+    if name == "late":
+        return late()
+    if name == "task":
+        return asyncio.ensure_future(late())
+    if name == "thread":
+        return asyncio.to_thread(close)
+    if name == "callback":
+        asyncio.get_running_loop().call_soon(exit, 4)
+    return {**complete, "content": [{"type": "text", "text": "done"}]}
+'''
+
+EXITING_SDK = '''
+from mcp.server import MCPServer
+
+mcp = MCPServer("rude")
+
+@mcp.tool()
+async def leave() -> str:
+    raise SystemExit(3)
+
+@mcp.tool()
+def interrupt() -> str:
+    raise KeyboardInterrupt
+
+@mcp.tool()
+def fine() -> str:
+    return "yes"
+'''
+
+
+async def test_embedded_servers_that_would_end_the_program(tmp_path: Path) -> None:
+    """SystemExit and KeyboardInterrupt of an embedded server, wherever it raises them, end its call or its connection:
+    the daemon, its agents and the other servers go on, and so does that server."""
+    (tmp_path / "exiting.py").write_text(EXITING)
+    (tmp_path / "exiting_sdk.py").write_text(EXITING_SDK)
+    args = ["--embed", "tick=exiting", "--embed", "exiting_sdk"]
+    async with running({}, env={"PYTHONPATH": str(tmp_path)}, args=args) as hub, attached(hub) as agent:
+        await hub.until_state("tick", "rude")
+        ends = {"now": "KeyboardInterrupt", "late": "SystemExit: 3", "task": "SystemExit: 3", "thread": "GeneratorExit"}
+        for tool, said in ends.items():
+            assert said in json.dumps(await agent.call(f"mcp__tick__{tool}", {}))
+        await hub.until_state("tick")
+        assert text(await agent.call("mcp__tick__callback", {})) == "done"
+        assert text(await agent.call("mcp__tick__fine", {})) == "done"
+        for tool, said in (("leave", "SystemExit: 3"), ("interrupt", "KeyboardInterrupt")):
+            assert said in json.dumps(await agent.call(f"mcp__rude__{tool}", {}))
+            await hub.until_state("rude")
+            assert text(await agent.call("mcp__rude__fine", {})) == "yes"
+            assert text(await agent.call("mcp__tick__fine", {})) == "done"
+
+
 NOTIFYING = '''
 def handle(method, params, notify):
     complete = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}

@@ -136,6 +136,7 @@ async def test_one_login_for_all(world: World) -> None:
         await hub.until_state("first", "second")
         denied = row(await hub.until_state("denied", state="failed"), "denied")
         assert "policy_denied" in denied["reason"] and "mcphub login" not in denied["reason"]
+        assert (denied["sign_in"]["reason"], denied["sign_in"]["how"]) == ("policy_denied", "wait")
         assert world.logins() == 1
         async with await hub.agent() as agent:
             await agent.initialize()
@@ -156,10 +157,18 @@ async def test_one_login_for_all(world: World) -> None:
         async with await hub.agent() as agent:
             await agent.initialize()
             assert "mcphub login first" in await says(agent, "first")
+        report = await hub.until_state("first", "second", state="needs-auth")
+        assert {row(report, name)["sign_in"]["how"] for name in SERVERS} == {"idp_login"}
         vault = VaultFile(
             str(hub.place.root / "state" / "mcphub" / "vault"), f"file:{hub.place.root / 'key'}", {}
         )
         assert vault.list(IDP) == {}
+        done = await login(hub.place, "--all", world.person)
+        assert done.code == 0 and "at the organisation" in done.said, done.said
+        await hub.until_state("first", "second")
+        async with await hub.agent() as agent:
+            await agent.initialize()
+            assert (await who(agent, "second"))["sub"] == "grace"
         said = hub.stderr() + json.dumps(await hub.status())
         assert SECRET not in said and IDP_SECRET not in said and "eyJ" not in said
 

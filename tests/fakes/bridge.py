@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,7 +21,12 @@ from tests.fakes.hub import MCPHUB, Place
 
 @asynccontextmanager
 async def bridge(
-    place: Place, *, ends: str = "pipes", cwd: Path | None = None, env: Mapping[str, str] | None = None
+    place: Place,
+    *,
+    ends: str = "pipes",
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    command: Sequence[str] = (str(MCPHUB), "connect"),
 ) -> AsyncIterator[Agent]:
     """An agent behind `mcphub connect`. `ends`: `pipes`, `socketpairs` (as Node hosts give), `socket` (one as both).
 
@@ -36,7 +41,7 @@ async def bridge(
         theirs = [pair[1] for pair in pairs]
         stdin, stdout = theirs[0].fileno(), theirs[-1].fileno()
     process = await anyio.open_process(
-        [str(MCPHUB), "connect"],
+        list(command),
         stdin=stdin,
         stdout=stdout,
         stderr=None,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import anyio
+import anyio.lowlevel
 import pytest
 
+from mcphub.auth.challenge import Challenge
 from mcphub.auth.failures import FlowFailure
+from mcphub.auth.home import BROWSER
 from mcphub.auth.sign_in import SignIn
 from mcphub.login.logins import Logins
 from mcphub.spec import OAuthSpec, ServerSpec
@@ -132,3 +135,31 @@ async def test_a_port_that_is_taken(tmp_path: Path) -> None:
             assert redirect(other) != redirect(first)
         assert len(w.server.asked("register")) == 2
         assert await w.agree(other.url) == 200
+
+
+async def test_how_a_person_failed_last(tmp_path: Path) -> None:
+    """What the page in the browser could not say is seen in the row, until the next attempt; who cancelled knows it."""
+    async with world(tmp_path) as w:
+        credential = w.hub.of(w.spec(client_id="cid"))
+        await credential.refused(0, Challenge())
+        sign_in = w.logins.to_server(credential)
+        await sign_in.begun.wait()
+        asked = {name: values[0] for name, values in parse_qs(urlsplit(sign_in.url).query).items()}
+        back = urlsplit(asked["redirect_uri"])
+        assert back.port is not None
+        query = urlencode({"error": "access_denied", "state": asked["state"], "iss": w.server.issuer})
+        await get(back.port, f"{back.path}?{query}", Host=back.netloc)
+        await sign_in.over.wait()
+        await until(lambda: credential.fell is not None)
+        shown = credential.shown
+        assert shown is not None and (shown.how, shown.failure.reason) == (BROWSER, FlowFailure.DENIED)
+        again = w.logins.to_server(credential)
+        assert credential.shown is credential.need
+        again.cancel()
+        await again.over.wait()
+        assert credential.fell is None
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():
+        await anyio.lowlevel.checkpoint()

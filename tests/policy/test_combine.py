@@ -65,6 +65,12 @@ def test_a_lock_without_a_list_allows_everything_and_says_so() -> None:
     assert "so every server is allowed" in found.warnings[-1]
 
 
+def test_a_lock_that_is_wrong_does_not_speak_of_what_is_allowed() -> None:
+    """It closes, and nothing else is said of it."""
+    found = effective([document(Scope.MANAGED, '{"allowManagedMcpServersOnly": "yes"}')])
+    assert (len(found.closed), found.warnings) == (1, ())
+
+
 def test_faults_and_warnings_are_kept() -> None:
     """One broken document is enough, and nothing that was said is lost."""
     found = effective([FIRST, BROKEN, OWN])

@@ -16,6 +16,9 @@ SHA = "sha256:" + "0a" * 32
     ("command", "found"),
     [
         ("npx -y pkg", "pkg"),
+        ("sh -c 'cd x && npx foo'", "foo"),
+        ("bash -lc 'A=1 exec uvx a; npx b@1.2.3'", "a"),
+        ("nohup env -u X npx foo", "foo"),
         ("npx pkg@latest --flag x", "pkg@latest"),
         ("npx -y pkg@1", "pkg@1"),
         ("npx -y pkg@^1.2.3", "pkg@^1.2.3"),

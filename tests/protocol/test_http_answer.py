@@ -117,7 +117,7 @@ def test_guards_and_gateways_do_not_speak_for_the_server(status: int) -> None:
     [
         (400, "refused", False),
         (401, "needs_auth", False),
-        (403, "needs_auth", False),
+        (403, "refused", False),
         (404, "refused", False),
         (405, "refused", False),
         (408, "rate_limited", True),

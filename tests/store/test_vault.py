@@ -102,6 +102,9 @@ class Slow:
         self.free = threading.Event()
         self.kept: Key | None = None
 
+    def missing(self) -> None:
+        pass
+
     def quiet(self) -> bool:
         return False
 

@@ -315,7 +315,7 @@ async def test_what_waits_for_the_endpoint() -> None:
         (empty(404), "refused", "HTTP 404 Not Found"),
         (empty(405), "refused", "HTTP 405 Method Not Allowed"),
         (empty(401), "needs_auth", "offers no sign-in"),
-        (empty(403), "needs_auth", "offers no sign-in"),
+        (empty(403), "refused", "HTTP 403 Forbidden"),
         (empty(503, ("Retry-After", "7")), "status", "retry after 7 s"),
         (empty(429, ("Retry-After", "3600")), "rate_limited", "retry after 3600 s"),
         (redirect(307, "http://localhost:1/x"), "refused", "redirected to http://localhost:1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -120,6 +121,63 @@ async def test_answers_that_are_awaited() -> None:
         assert sorted(ended) == ["fault", "never", "wait"]
     assert sorted(ended) == ["fault", "never", "never", "wait"]
     assert (len(recorder.lines), recorder.reasons) == (3, [""])
+
+
+ENDS = {
+    "exit": SystemExit(3),
+    "interrupt": KeyboardInterrupt(),
+    "generator": GeneratorExit(),
+    "cancelled": asyncio.CancelledError(),
+    "own": type("Own", (BaseException,), {})("words"),
+}
+
+
+async def test_what_would_end_the_program_ends_its_call() -> None:
+    """Whatever a handler raises, at once, awaited or in a thread, is the answer to that request and to no other."""
+
+    async def later(error: BaseException) -> dict[str, Any]:
+        await anyio.sleep(0)
+        raise error
+
+    def throw(error: BaseException) -> dict[str, Any]:
+        raise error
+
+    def rude(method: str, params: dict[str, Any]) -> Any:
+        how, _, which = method.partition(" ")
+        if how == "now":
+            throw(ENDS[which])
+        if how == "later":
+            return later(ENDS[which])
+        return anyio.to_thread.run_sync(throw, ENDS[which]) if how == "thread" else {}
+
+    recorder = Recorder()
+    methods = [f"{how} {which}" for how in ("now", "later", "thread") for which in ENDS]
+    methods.remove("thread generator")
+    async with open_in_process("x", {"x": rude}, recorder) as link:
+        for mid, method in enumerate([*methods, "fine"]):
+            link.channel.send(request(mid, method))
+        await recorder.until(len(methods) + 1)
+        found = {one["id"]: one for one in map(json.loads, recorder.lines)}
+        assert found.pop(len(methods)) == {"jsonrpc": "2.0", "id": len(methods), "result": {}}
+        for mid, method in enumerate(methods):
+            error = ENDS[method.partition(" ")[2]]
+            assert found[mid]["error"] == {"code": -32603, "message": f"{type(error).__name__}: {error}"}
+    assert recorder.reasons == [""]
+
+
+async def test_a_thread_that_raises_generator_exit() -> None:
+    """It closes the task that awaits it, whatever that catches: the call is answered, and this connection ends."""
+
+    def throw() -> dict[str, Any]:
+        raise GeneratorExit
+
+    recorder = Recorder()
+    with pytest.raises(TransportError, match="the server failed: GeneratorExit"):
+        async with open_in_process("x", {"x": lambda method, params: anyio.to_thread.run_sync(throw)}, recorder) as link:
+            link.channel.send(request(1, "x"))
+            await anyio.sleep_forever()
+    assert [json.loads(line)["error"]["message"] for line in recorder.lines] == ["GeneratorExit: "]
+    assert recorder.reasons == [""]
 
 
 async def test_a_name_that_the_daemon_does_not_have() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 
 import anyio
@@ -55,7 +56,20 @@ async def test_the_end_of_the_server() -> None:
         async with anyio.create_task_group():
             raise ValueError("boom")
 
-    for serve, reason in ((once, ""), (fails, "the server failed: ValueError: boom")):
+    async def exits(frames: AsyncIterator[bytes], write: Write) -> None:
+        async with anyio.create_task_group():
+            raise SystemExit(3)
+
+    async def cancels(frames: AsyncIterator[bytes], write: Write) -> None:
+        raise asyncio.CancelledError
+
+    ends = (
+        (once, ""),
+        (fails, "the server failed: ValueError: boom"),
+        (exits, "the server failed: SystemExit: 3"),
+        (cancels, "the server failed: CancelledError: "),
+    )
+    for serve, reason in ends:
         recorder = Recorder()
         async with open_stream_server(StreamServer(serve), recorder, 1.0) as link:
             link.channel.send(b"x\n")

@@ -112,7 +112,8 @@ async def test_a_server_without_the_subprotocol() -> None:
     [
         (302, {"Location": "ws://127.0.0.1:1/other"}, "refused", "redirected"),
         (401, {"WWW-Authenticate": "Bearer"}, "needs_auth", "HTTP 401 Unauthorized"),
-        (403, {}, "needs_auth", "HTTP 403 Forbidden"),
+        (403, {}, "refused", "HTTP 403 Forbidden"),
+        (403, {"WWW-Authenticate": 'Bearer error="insufficient_scope"'}, "needs_auth", "HTTP 403 Forbidden"),
         (404, {}, "refused", "HTTP 404 Not Found"),
         (429, {"Retry-After": "7"}, "rate_limited", "retry after 7 s"),
         (503, {}, "status", "HTTP 503 Service Unavailable"),

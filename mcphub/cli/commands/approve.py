@@ -121,6 +121,10 @@ def question(item: ApprovalItem) -> str:
     ]
     lines += [f"  {label:<12}  {', '.join(values)}" for label, values in more if values]
     lines += [f"  unpinned      {one}  may be other code the next time, without asking" for one in item["unpinned"]]
+    inside = item.get("in_repository", [])
+    lines += [f"  repository    {one}  is code in here: it may do something else without asking" for one in inside]
+    if item.get("shell_text"):
+        lines.append("  shell         runs a text, of which only plain commands were looked at: read all of it")
     lines += [f"  warning       {text}" for text in item["warnings"]]
     if item["diff"]:
         lines += ["  changed:", *(f"    {text}" for text in item["diff"])]

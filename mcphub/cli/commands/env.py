@@ -188,10 +188,16 @@ def _path(here: Here, refresh: bool, as_json: bool) -> int:
     path = here.load().environment.get("PATH", "")
     for problem in problems:
         output.complain(problem)
+    found = path.split(":")
+    usable = [one for one in found if os.path.isabs(one)]
     if as_json:
+        path = ":".join(usable)
         print(output.json_text({"path": path, "login_path": known.path, "shell": known.shell, "asked": known.asked}))
     else:
-        print("\n".join(map(output.line, path.split(":"))))
+        print("\n".join(map(output.line, usable)))
+        for one in found:
+            if one not in usable:
+                output.complain(f"{one!a} of PATH is left out: programs are looked for in absolute directories alone")
         if not known.path and not problems:
             output.complain("the login shell was not asked yet; to ask it now: mcphub env path --refresh")
     return 1 if refresh and problems else 0

@@ -104,6 +104,9 @@ def _sign_in(client: ControlClient, name: str, *, browser: bool, as_json: bool) 
                     pasting = Pasting(lambda text: _paste(client, name, text))
                     pasting.start()
             ended = report
+    except KeyboardInterrupt:
+        output.complain(f"cancelled the sign-in to {name}; nothing has changed")
+        raise
     finally:
         reports.close()  # which cancels what is under way
         if pasting is not None:

@@ -34,6 +34,10 @@ def run(args: argparse.Namespace) -> int:
     for one in found:
         revoked = {True: "signed out, and its tokens are revoked", None: "signed out here"}
         text = revoked.get(one["revoked"], "signed out here; its authorization server did not confirm that it revoked")
+        if one.get("again"):
+            text += "; it gets tokens again by itself when it is used"
+        elif "again" in one:
+            text += f"; it needs the organisation's login now: mcphub login {one['name']}"
         print(output.line(f"{one['name']}: {text}"))
     if others := report.get("others", 0):
         print(f"{others} more, of servers that are not configured any more")

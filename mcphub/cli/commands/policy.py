@@ -5,6 +5,8 @@ It must not change anything, nor judge: a rehearsal only reports.
 
 from __future__ import annotations
 
+import re
+
 from mcphub.cli import output
 from mcphub.cli.subverb import words_first
 from mcphub.cli.usage import UsageError, add_actions
@@ -23,6 +25,9 @@ explain NAME, explain URL, explain -- COMMAND ARGS...: what policy says of a ser
 validate [FILE]: every problem of a file of rules, or of all that are in force, with file, line and key.
 test FILE [--inventory EXPORT]...: which servers of this machine the file would block if it alone governed, or which of
 those in exports of `mcphub config show --json`. Only reports, and ends with 0."""
+
+#: What no server is called, and what somebody writes who means an address.
+_LIKE_A_URL = re.compile(r"(?i)(?:https?|wss?|ftp|file):|[/\\]{2}|[a-z0-9.-]+\.[a-z]{2,}(?::[0-9]+)?/")
 
 ACTIONS = {
     "list": "every rule that is known, and whether it counts",
@@ -115,6 +120,9 @@ def _explain(workspace: str, words: list[str], command: tuple[str, ...], as_json
     url, name = (word, "") if "://" in word else ("", word)
     if not (word or command):
         raise UsageError("cannot run policy explain: the name is empty")
+    if name and _LIKE_A_URL.match(name):
+        text = f"{name[:200]!a} looks like a URL and is none; write https://HOST/PATH"
+        raise UsageError(f"cannot run policy explain: {text}")
     try:
         report = ControlClient(workspace=workspace).policy_verdict(name, url, command)
     except ControlError as error:

@@ -98,9 +98,12 @@ def _remove_dynamic(here: Here, name: str) -> None:
 def _not_there(here: Here, name: str, scope: str | None) -> str:
     from mcphub.config.names import unknown_server
 
-    one = here.load().resolved.servers.get(name)
+    resolved = here.load().resolved
+    one = resolved.servers.get(name)
     if one is None:
-        return unknown_server(name, so="so here")
+        broken = list(dict.fromkeys(layer.path for layer in resolved.layers if layer.faulty))
+        may = f"; {', '.join(broken)} cannot be used now, and may name it" if broken else ""
+        return unknown_server(name, so="so here") + may
     hint = ELSEWHERE.get(str(one.origin.scope), f"--scope {one.origin.scope} takes it from there")
     where = f"it is not in scope {scope}; " if scope is not None else ""
     return f"{where}it comes from {one.origin}: {hint}"

@@ -99,6 +99,10 @@ def why(server: ServerStatus) -> str:
     text = server["reason"]
     if error is not None and error["message"] and error["message"] not in text:
         text = f"{text}: {error['message']}" if text else error["message"]
+    need = server.get("sign_in")
+    if need is not None and need["reason"] != "login_required" and need["detail"] not in text:
+        failed = f"{need['detail']} ({need['reason']})"  # as a person's last sign-in did, say
+        text = f"{failed}; {text}" if text else failed
     if server["retry_in"] is not None:
         again = f"again {retry(server['retry_in'])}"
         text = f"{again}; {text}" if text else again
@@ -111,6 +115,7 @@ SIGN_IN = {
     "idp_login": "mcphub login {name} (at the organisation, once for all)",
     "config": "correct oauth of its entry",
     "vault": "mcphub vault unlock",
+    "wait": "it is tried again by itself, at once by: mcphub reconnect {name}",
 }
 
 

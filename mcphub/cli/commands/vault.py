@@ -82,7 +82,10 @@ def text(report: VaultReport) -> str:
     """The report for people."""
     from mcphub.cli import output
 
-    lines = [f"the vault {report['path']} {STATES[report['state']]}; its key: {report['source']}"]
+    stands = STATES[report["state"]]
+    if report["state"] == "locked" and not report["exists"] and report["reason"] != "passphrase":
+        stands = "is not there yet, and cannot be made"
+    lines = [f"the vault {report['path']} {stands}; its key: {report['source']}"]
     if report["detail"]:
         lines.append(report["detail"])
     if report["warning"]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mcphub.config.environment import blocked_in_project, valid_name
+from mcphub.config.expand import looked_up
 from mcphub.config.jsonc import kind_of
 from mcphub.config.layer import Entry
 from mcphub.config.masking import masked
@@ -22,6 +23,8 @@ from .limits import read_limits
 from .reading import Expansion, Reading
 
 _URL = re.compile(r"(?i)[a-z][a-z0-9+.-]+://")
+#: What is to be said of a command that is one.
+ADDRESS = "is an address and no program; write type and url for a remote server"
 _WINDOWS = re.compile(r"(?i)[a-z]:[\\/].*|cmd|.*\.(?:exe|cmd|bat)")
 
 
@@ -34,10 +37,13 @@ def read_stdio(reading: Reading) -> StdioSpec:
     for index, arg in enumerate(args):
         if hidden(arg):
             reading.note("holds an invisible character", "args", index)
+    _warn_of_secrets(reading, command, "command")
+    for index, arg in enumerate(args):
+        _warn_of_secrets(reading, arg, "args", index)
     env = _env(raw)
     cwd = string(raw, "cwd")
     env_file = string(raw, "envFile")
-    shown = (command, *args) if reading.project else (command, *(masked(arg) for arg in args))
+    shown = (command, *args) if reading.project else (command, *map(masked, args))
 
     expanded_command = expansion.expand(command, "command")
     expanded_args = tuple(Secret(expansion.expand(arg, "args", index)) for index, arg in enumerate(args))
@@ -72,6 +78,11 @@ def read_stdio(reading: Reading) -> StdioSpec:
     )
 
 
+def is_address(command: object) -> bool:
+    """Whether somebody wrote where a server is in the place of the program to run."""
+    return isinstance(command, str) and _URL.match(command) is not None
+
+
 def env_file_path(entry: Entry, directory: str, context: Context) -> str | None:
     """The absolute path of the file that `envFile` names, for the caller to read; None when there is none to read."""
     text = entry.raw.get("envFile")
@@ -92,19 +103,26 @@ def _command(reading: Reading) -> str:
     command = string(reading.raw, "command")
     if not command.strip():
         raise Fault("is empty; give the program to run", "command")
-    if _URL.match(command):
-        raise Fault("is an address and no program; write type and url for a remote server", "command")
     if command != command.rstrip():
         raise Fault("ends in white space, and no program is called so; remove it", "command")
     if command != command.lstrip():
         reading.note("begins with white space, which is part of the program's name", "command")
     elif "/" not in command and "\\" not in command and re.search(r"\s", command):
         reading.note("holds white space and is not split; put what follows the program into args", "command")
+    if is_address(command):
+        reading.note(ADDRESS, "command")
     if hidden(command):
         reading.note("holds an invisible character", "command")
     if _WINDOWS.fullmatch(command):
         reading.note("looks like an entry for Windows; this system may not have that program", "command")
     return command
+
+
+def _warn_of_secrets(reading: Reading, text: str, *path: str | int) -> None:
+    names = [name for name in looked_up(text) if name.startswith("secret:")]
+    if names:
+        one = ascii(f"${{{names[0]}}}")[1:-1]
+        reading.note(f"puts {one} into the command line, where others can read it; use env instead", *path)
 
 
 def _env(raw: Mapping[str, Any]) -> Mapping[str, str]:

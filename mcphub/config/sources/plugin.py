@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import msgspec
@@ -16,6 +16,7 @@ from mcphub.config import jsonc
 from mcphub.config.document import file_problem, parse_servers
 from mcphub.config.jsonc import kind_of
 from mcphub.config.layer import Layer
+from mcphub.config.readfile import Reader
 from mcphub.errors import ConfigError
 from mcphub.spec import Problem, Scope
 
@@ -43,7 +44,7 @@ class PluginSource:
             if problem:
                 layers.append(file_problem(self.scope, root, root, f"cannot use the plugin {root}: {problem}"))
                 continue
-            name, found = _plugin(request, root)
+            name, found = _plugin(request.reader, root)
             if not found:
                 continue
             first = roots.setdefault(name, root)
@@ -75,15 +76,29 @@ def _roots(request: Request) -> Iterator[tuple[str, str]]:
         yield root, "" if os.path.isdir(root) else "there is no such directory"
 
 
-def _plugin(request: Request, root: str) -> tuple[str, list[Layer]]:
+def plugin_root(manifest: str) -> str:
+    """The folder of the plugin whose manifest would be at this path."""
+    folder = os.path.dirname(os.path.abspath(manifest))
+    return os.path.dirname(folder) if os.path.basename(folder) == os.path.dirname(MANIFESTS[0]) else folder
+
+
+def plugin_layers(reader: Reader, root: str, data: Callable[[str], str]) -> list[Layer]:
+    """The layers of the plugin at `root` alone; `data` is where the plugin of a name keeps its data."""
+    name, found = _plugin(reader, root)
+    return [_named(layer, name, root, data(name)) for layer in found]
+
+
+def _plugin(reader: Reader, root: str) -> tuple[str, list[Layer]]:
     """The plugin's name, and a layer for each file of it that is about servers; what the manifest says comes first."""
     name = os.path.basename(root)
     layers: list[Layer] = []
+    pointed: list[str] = []
+    place = ""
     paths = [os.path.join(root, FILE)]
     for manifest in MANIFESTS:
         path = os.path.join(root, manifest)
         try:
-            document = _document(request, path)
+            document = _document(reader, path, root)
         except ConfigError as error:
             layers.append(file_problem(Scope.PLUGIN, path, root, str(error)))
             break
@@ -97,24 +112,32 @@ def _plugin(request: Request, root: str) -> tuple[str, list[Layer]]:
         elif said is not None:
             pointed, problem = _pointed(said, root)
             paths = [*pointed, *(one for one in paths if one not in pointed)]
+            place = f"{path}:{document.line((_SERVERS,))} {_SERVERS}"
             if problem:
-                place = f"{path}:{document.line((_SERVERS,))} {_SERVERS}"
                 layers.append(file_problem(Scope.PLUGIN, path, root, f"cannot use {place}: {problem}"))
+                place = ""  # one word about it is enough
         break
     for path in paths:
         try:
-            document = _document(request, path)
+            document = _document(reader, path, root)
         except ConfigError as error:
             layers.append(file_problem(Scope.PLUGIN, path, root, str(error)))
             continue
+        if document is None and path in pointed and place:
+            text = f"cannot use {place}: it names {path}, and there is no such file"
+            layers.append(file_problem(Scope.PLUGIN, path, root, text))
         if document is not None:
             layers.append(parse_servers(_wrapped(document), _SERVERS, scope=Scope.PLUGIN, path=path))
     return _NOT_IN_NAME.sub("-", name).strip("-")[:48] or "plugin", layers
 
 
-def _document(request: Request, path: str) -> jsonc.Document | None:
-    """The object in the file, None without one. Raises ConfigError that names the file."""
-    data = request.reader.read(path)
+def _document(reader: Reader, path: str, root: str) -> jsonc.Document | None:
+    """The object in the file, None without one. Raises ConfigError that names the file, also where a link leads out of
+    the plugin: what it brings was looked at as one folder."""
+    if not _inside(path, root):
+        reader.note(path)
+        raise ConfigError(f"cannot use {path}: it is a link that leads out of the plugin")
+    data = reader.read(path)
     if data is None:
         return None
     try:
@@ -145,11 +168,14 @@ def _pointed(said: object, root: str) -> tuple[list[str], str]:
         if not isinstance(text, str) or "\0" in text:
             return paths, f"expected an object, a path or a list of paths, found {kind_of(said)}"
         path = os.path.normpath(os.path.join(root, text))
-        inside = os.path.realpath(path).startswith(os.path.realpath(root).rstrip("/") + "/")
-        if os.path.isabs(text) or not inside:
+        if os.path.isabs(text) or not _inside(path, root):
             return paths, f"{ascii(text)} is no path inside the plugin"
         paths.append(path)
     return paths, ""
+
+
+def _inside(path: str, root: str) -> bool:
+    return os.path.realpath(path).startswith(os.path.realpath(root).rstrip("/") + "/")
 
 
 def _named(layer: Layer, plugin: str, root: str, data: str) -> Layer:

@@ -26,6 +26,9 @@ class KeySource(Protocol):
     def quiet(self) -> bool:
         """Whether `keys` would ask no person for anything now, and may be tried without being told to. Never raises."""
 
+    def missing(self) -> None:
+        """Raise where no key can be had or kept there, as far as that is seen without asking a person anything."""
+
     def keys(self, head: Head | None) -> tuple[Key, ...]:
         """The keys there, the current one first; () = none is kept yet. `head` is the file's, None without one."""
 

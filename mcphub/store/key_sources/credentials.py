@@ -27,6 +27,9 @@ class Credentials:
     def quiet(self) -> bool:
         return True
 
+    def missing(self) -> None:
+        self.keys(None)
+
     def keys(self, head: Head | None) -> tuple[Key, ...]:
         if not self._directory:
             raise VaultUnavailable(

@@ -6,6 +6,7 @@ least out of the backups that have the vault.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -28,6 +29,9 @@ class KeyFile:
 
     def quiet(self) -> bool:
         return True
+
+    def missing(self) -> None:
+        self.keys(None)
 
     def keys(self, head: Head | None) -> tuple[Key, ...]:
         found = (_read(self._path), _read(self._next) if head is not None else None)
@@ -56,12 +60,26 @@ def _read(path: str) -> Key | None:
     except FileNotFoundError:
         return None
     except OSError as error:
+        if error.errno == errno.ELOOP and os.path.islink(path):
+            place = os.path.realpath(path)
+            text = f"it is a link; put the file itself there, or name where it is: [vault] key = \"file:{place}\""
+            raise VaultUnavailable(f"cannot use the vault's key {path}: {text}", Trouble.PERMISSIONS) from None
+        if error.errno in (errno.EACCES, errno.EPERM):
+            text = f"{error.strerror}; it must be yours, mode 600, in directories that you may enter"
+            raise VaultUnavailable(f"cannot read the vault's key {path}: {text}", Trouble.PERMISSIONS) from None
         raise VaultUnavailable(f"cannot read the vault's key {path}: {error.strerror}", Trouble.IO) from None
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise VaultUnavailable(f"cannot use the vault's key {path}: it is not a regular file", Trouble.IO)
-        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            text = "it is not a regular file; move it away, or name another place: [vault] key"
+            raise VaultUnavailable(f"cannot use the vault's key {path}: {text}", Trouble.PERMISSIONS)
+        if found.st_uid != os.geteuid():
+            raise VaultUnavailable(
+                f"cannot use the vault's key {path}: it belongs to uid {found.st_uid} and you are {os.geteuid()}; give "
+                f"it to yourself: chown {os.geteuid()} {path}",
+                Trouble.PERMISSIONS,
+            )
+        if found.st_mode & 0o077:
             raise VaultUnavailable(
                 f"cannot use the vault's key {path}: others may use it; it must be yours and yours alone: "
                 f"chmod 600 {path}",

@@ -66,6 +66,12 @@ class OsStore:
         except Exception:  # there is no bus, or nobody on it: each library in between has exceptions of its own
             return False
 
+    def missing(self) -> None:
+        """Whether there is a key ring; it may be locked."""
+        if self._ring is None:
+            _find_bus()
+            _backend()
+
     def keys(self, head: Head | None) -> tuple[Key, ...]:
         found = (self._get(CURRENT), self._get(NEXT) if head is not None else None)
         return tuple(key for key in found if key is not None)

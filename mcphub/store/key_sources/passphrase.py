@@ -30,6 +30,9 @@ class Passphrase:
         """Use this one for the next `keys`."""
         self._offered = passphrase
 
+    def missing(self) -> None:
+        """A person has it."""
+
     def quiet(self) -> bool:
         return False
 

@@ -185,6 +185,8 @@ def test_all_that_it_would_have_is_shown() -> None:
         inherits=["*"],
         reads=["A", "secret:b"],
         unpinned=["pkg@latest"],
+        in_repository=["./run.sh"],
+        shell_text="./run.sh",
         diff=['-   "command": "echo",', '+   "command": "sh",', "  \x1b[8m"],
         warnings=["/w/.mcp.json can be written by everybody"],
     )
@@ -194,6 +196,8 @@ def test_all_that_it_would_have_is_shown() -> None:
         "  takes over    all of the hub's environment",
         "  reads         A, secret:b",
         "  unpinned      pkg@latest  may be other code the next time, without asking",
+        "  repository    ./run.sh  is code in here: it may do something else without asking",
+        "  shell         runs a text, of which only plain commands were looked at: read all of it",
         "  warning       /w/.mcp.json can be written by everybody",
         "  changed:",
         '    -   "command": "echo",',

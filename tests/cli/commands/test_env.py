@@ -93,6 +93,15 @@ def test_where_programs_are_looked_for(home: Place) -> None:
     assert report["shell"] == "/bin/bash"
 
 
+def test_what_is_not_absolute(home: Place) -> None:
+    """Nothing is looked for there, and that is told."""
+    assert home.run("env", "set", "PATH=relative:/bin:")[2] == 0
+    shown, complaint, status = home.run("env", "path")
+    assert (shown, status) == ("/bin\n", 0)
+    assert "'relative' of PATH is left out" in complaint
+    assert json.loads(home.run("env", "path", "--json")[0])["path"] == "/bin"
+
+
 def test_a_profile_that_says_nothing(home: Place) -> None:
     """C027: why is said, the status is 1, and what was known before stays."""
     profile = Path(home.root, "home", ".bash_profile")

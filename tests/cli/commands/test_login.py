@@ -89,7 +89,7 @@ def test_a_pasted_address(place: Place, hub: CannedHub, portal: BlockingPortal) 
     pasted = ("paste", place.workspace, "a", "http://127.0.0.1:9/callback?code=x")
     with subprocess.Popen(
         place.command("login", "a", "--no-browser"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env=place.environment, cwd=place.workspace,
+        stderr=subprocess.PIPE, env=place.environment, cwd=place.workspace,
     ) as process:  # fmt: skip
         assert process.stdin is not None and process.stdout is not None
         for _ in range(4):
@@ -101,6 +101,8 @@ def test_a_pasted_address(place: Place, hub: CannedHub, portal: BlockingPortal) 
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == b"mcphub: cancelled the sign-in to a; nothing has changed\n"
     assert pasted in hub.asked
     portal.call(hub.cancelled.wait)
 

@@ -80,6 +80,14 @@ def test_validate(ruled: Place) -> None:
     assert ruled.run("policy", "validate", f"{ruled.root}/config/mcphub/settings.toml")[2] == 1
 
 
+def test_settings_that_cannot_be_read(ruled: Place) -> None:
+    """That their rules are not known is a problem, whatever their text is about."""
+    path = Path(ruled.root, "config", "mcphub", "settings.toml")
+    path.write_text("[names]\nmaxLength=\n")
+    text = f"problem: cannot use {path}:2:11: Invalid value; a daemon that runs keeps to the rules that it held last\n"
+    assert ruled.run("policy", "validate") == (text, "", 1)
+
+
 def test_a_rehearsal(ruled: Place) -> None:
     """On this machine, or on exports of others; it only reports."""
     draft, export = Path(ruled.workspace, "draft.json"), Path(ruled.workspace, "export.json")
@@ -104,7 +112,8 @@ def test_a_rehearsal(ruled: Place) -> None:
 @pytest.mark.parametrize(
     "words",
     [["list", "x"], ["explain"], ["explain", "a", "b"], ["explain", ""], ["explain", "--", ""], ["test"],
-     ["list", "--inventory", "x"], ["list", "--", "x"]],
+     ["list", "--inventory", "x"], ["list", "--", "x"], ["explain", "https:\\\\a.example.com/x"],
+     ["explain", "https:evil.com"], ["explain", "//evil.com/x"], ["explain", "evil.com/x"]],
 )  # fmt: skip
 def test_what_is_no_question(home: Place, words: list[str]) -> None:
     """Words too many or too few."""

@@ -41,6 +41,17 @@ def test_what_is_not_there(home: Place) -> None:
     assert "mend it first" in home.run("remove", "b")[1]
 
 
+def test_a_file_that_may_name_it(home: Place) -> None:
+    """While one cannot be used nobody knows what comes from there, and that is said."""
+    Path(home.root, "config", "mcphub").mkdir(parents=True, exist_ok=True)
+    plugin = Path(home.root, "broken-plugin")
+    plugin.mkdir()
+    (plugin / ".mcp.json").write_text("{")
+    Path(home.root, "config", "mcphub", "settings.toml").write_text(f'[plugins]\ndirectories = ["{plugin}"]\n')
+    err = home.run("remove", "ms")[1]
+    assert err.endswith(f"; {plugin}/.mcp.json cannot be used now, and may name it\n")
+
+
 def test_what_the_organisation_brings(home: Place) -> None:
     """C006: a hostile name is only ever shown escaped."""
     out, err, status = home.run("remove", "a\x1b[2J")

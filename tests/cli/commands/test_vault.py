@@ -44,6 +44,22 @@ def test_its_life_without_a_daemon(home: Place) -> None:
     assert "gh" in home.run("secret", "list")[0]
 
 
+def test_a_key_that_has_no_place(home: Place) -> None:
+    """Before there is a vault: that none could be made is said beforehand, with what to do, and nothing else."""
+    settings(home, "credentials")
+    for words in (["status"], ["unlock"]):
+        out, _, status = home.run("vault", *words)
+        assert "is not there yet, and cannot be made" in out and "is locked" not in out and status == 1
+        assert "LoadCredential" in out and "[vault] key" in out and "started again" in out
+    report = json.loads(home.run("vault", "status", "--json")[0])
+    assert (report["state"], report["reason"], report["exists"]) == ("locked", "no_store", False)
+    out, err, status = home.run("vault", "unlock", "--start-over")
+    assert status == 1 and "cannot make the vault" in err and "can be opened" not in err
+    settings(home, f"file:{home.root}/key")
+    out, err, status = home.run("vault", "unlock", "--start-over")
+    assert status == 1 and "there is no vault" in err and "can be opened" not in err
+
+
 def test_a_passphrase(home: Place) -> None:
     """From stdin, or on the terminal; never among the words, nowhere shown."""
     settings(home, "passphrase")

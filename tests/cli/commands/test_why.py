@@ -64,6 +64,7 @@ def test_the_daemon_is_asked(place: Place, hub: CannedHub, portal: BlockingPorta
     """For the working directory, or the one that is named; a name that nobody has ends with 1."""
     out, err, status = place.run("why", "time")
     assert (out.splitlines()[0], err, status) == ("time runs", "", 0)
+    Path(place.workspace, "sub").mkdir()
     report = json.loads(place.run("why", "time", "--json", "--workspace", "sub")[0])
     assert report["workspace"] == f"{place.workspace}/sub"
     out, _, status = place.run("why", "none")

@@ -116,6 +116,38 @@ def test_a_manifest_that_points_elsewhere(plugins: Plugins, said: Any) -> None:
     assert problem.startswith(f"cannot use {plugins.folder}/a/plugin.json:1 mcpServers: ")
 
 
+def test_a_manifest_that_names_what_is_not_there(plugins: Plugins) -> None:
+    """It is told with the place, and takes nothing else down; the file is used when it comes."""
+    plugins.write("a", "plugin.json", {"mcpServers": ["./servers.json", "./.mcp.json"]})
+    plugins.write("a", ".mcp.json", {"mcpServers": {"t": SERVER}})
+    assert plugins.names() == ["plugin:a:t"]
+    (problem,) = plugins.problems()
+    folder = plugins.folder / "a"
+    assert problem == (
+        f"cannot use {folder}/plugin.json:1 mcpServers: it names {folder}/servers.json, and there is no such file"
+    )
+    plugins.write("a", "servers.json", {"mcpServers": {"s": SERVER}})
+    assert (plugins.names(), plugins.problems()) == (["plugin:a:s", "plugin:a:t"], [])
+
+
+@pytest.mark.parametrize("file", [".mcp.json", "plugin.json", ".claude-plugin/plugin.json"])
+def test_a_link_out_of_the_plugin(plugins: Plugins, file: str) -> None:
+    """It is not followed, as no path out of the plugin is; a link to a file within is, and so is one to the plugin."""
+    outside = plugins.folder.parent / "other.json"
+    outside.write_text(json.dumps({"mcpServers": {"s": SERVER}}))
+    path = plugins.write("a", file, "")
+    path.unlink()
+    path.symlink_to(outside)
+    assert plugins.names() == []
+    assert plugins.problems() == [f"cannot use {path}: it is a link that leads out of the plugin"]
+    assert not changed(tuple(stamp for stamp in plugins.reader.stamps if stamp.settled))
+    path.unlink()
+    path.symlink_to(plugins.write("a", "real.json", {"mcpServers": {"s": SERVER}}))
+    assert plugins.names() == ["plugin:a:s"]
+    (plugins.folder.parent / "linked").symlink_to(plugins.folder / "a")
+    assert plugins.names(str(plugins.folder.parent / "linked")) == ["plugin:linked:s"]
+
+
 def test_chosen_directories(plugins: Plugins) -> None:
     """Those alone count, in their order; `~/` is the home directory."""
     plugins.write("default", ".mcp.json", {"mcpServers": {"s": SERVER}})

@@ -72,3 +72,20 @@ def test_a_place_that_cannot_be_written() -> None:
     """The cause is said."""
     with pytest.raises(VaultUnavailable, match="cannot keep the vault's key"):
         KeyFile("/dev/null/key").promote(KEY)
+
+
+def test_what_is_to_be_done_about_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of another owner is not mended by its mode; a link is named with where it leads."""
+    path = tmp_path / "key"
+    KeyFile(str(path)).promote(KEY)
+    other = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    with pytest.raises(VaultUnavailable, match=f"chown {other} {path}") as caught:
+        KeyFile(str(path)).keys(None)
+    assert caught.value.trouble is Trouble.PERMISSIONS and "chmod" not in str(caught.value)
+    monkeypatch.undo()
+    path.rename(tmp_path / "real")
+    path.symlink_to(tmp_path / "real")
+    with pytest.raises(VaultUnavailable, match="it is a link") as caught:
+        KeyFile(str(path)).missing()
+    assert caught.value.trouble is Trouble.PERMISSIONS and f'[vault] key = "file:{tmp_path / "real"}"' in str(caught.value)
