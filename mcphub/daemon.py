@@ -30,7 +30,7 @@ from mcphub.auth.credentials import Credentials
 from mcphub.catalog.cache import Catalog
 from mcphub.catalog.pinned import Pins
 from mcphub.config.places import Places, places
-from mcphub.config.runtime_dir import unused
+from mcphub.config.runtime_dir import runtime_dir, unused
 from mcphub.config.settings import HubSettings, StopSettings
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.client import Client
@@ -67,6 +67,7 @@ from mcphub.supervisor.supervisor import Supervisor
 from mcphub.supervisor.watch import Watch
 from mcphub.transport.in_process import Embedded
 from mcphub.transport.in_process_loop import InProcessLoop
+from mcphub.transport.leftovers import Leftovers
 from mcphub.transport.link import Surroundings
 from mcphub.transport.process import Launcher, Started, become_subreaper
 from mcphub.transport.signing import printer
@@ -226,7 +227,11 @@ async def _run(
     become_subreaper()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(end.signals)
-        async with Launcher(started) as launcher, _serving(where, doors, launcher, end, hide, given):
+        leftovers = Leftovers(os.path.join(runtime_dir(), "launcher.marks"))
+        async with (
+            Launcher(started, leftovers.started) as launcher,
+            _serving(where, doors, launcher, end, hide, given, leftovers),
+        ):
             # A dump would hold every token. The launcher is older, so servers may still have theirs.
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             _take_descriptors()
@@ -236,6 +241,7 @@ async def _run(
             gc.freeze()  # what start-up made stays: the collector need not look at it again
             gc.enable()
             await end.asked.wait()
+        leftovers.close()
         tasks.cancel_scope.cancel()
 
 
@@ -247,6 +253,7 @@ async def _serving(
     end: _End,
     hide: Callable[..., None],
     given: Mapping[str, Embedded] | None = None,
+    leftovers: Leftovers | None = None,
 ) -> AsyncIterator[None]:
     """Everything between the first part that is built and the last that is taken down."""
     batch = Batch()
@@ -326,6 +333,8 @@ async def _serving(
         listening(where.http_socket, given_doors.get(where.http_socket)) as http_sock,
         listening(where.control_socket, given_doors.get(where.control_socket)) as control_sock,
     ):
+        if leftovers is not None and (count := leftovers.take_over()):
+            log.warning("ended %d processes that servers of an earlier daemon had left running", count)
         ids = WorkspaceIds(where.workspace_ids)
         loopback = open_loopback(settings.http, where.http_token)
         hide([loopback.token] if loopback.token else [])
@@ -364,13 +373,15 @@ async def _serving(
                     outages,
                     logins,
                 )
-                async with http.http_listener(endpoint, http_sock, loopback, _log):
-                    async with http.control_server(hub, control_sock):
-                        await ending.wait()
-                        # Before the doors close: who calls through them is told what is known of it, as agents are.
-                        gateway.end(listener.outliving())
-                        batch.flush()
-                        await hub.answered()
+                async with (
+                    http.http_listener(endpoint, http_sock, loopback, _log),
+                    http.control_server(hub, control_sock),
+                ):
+                    await ending.wait()
+                    # Before the doors close: who calls through them is told what is known of it, as agents are.
+                    gateway.end(listener.outliving())
+                    batch.flush()
+                    await hub.answered()
 
         async with anyio.create_task_group() as workers:
             started = anyio.Event()
@@ -540,7 +551,8 @@ def _log(level: str, text: str) -> None:
 
 
 def _server_exits(error: BaseException) -> None:
-    log.error("a server of --embed raised %s: %s; what raised it has ended, and nothing else", type(error).__name__, error)
+    said = f"{type(error).__name__}: {error}"
+    log.error("a server of --embed raised %s; what raised it has ended, and nothing else", said)
 
 
 def _report(error: BaseException) -> None:

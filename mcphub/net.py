@@ -20,11 +20,12 @@ import httpcore2
 import httpx2
 
 from mcphub.errors import TransportError
-from mcphub.outbound.failures import FAILURES, Peer, renamed, short
+from mcphub.outbound.failures import FAILURES, Peer, renamed, short, wants_tls
 from mcphub.outbound.guard import Forbidden, Guard
 from mcphub.outbound.inflate import Inflate
 from mcphub.outbound.pool import Pool, Response
 from mcphub.outbound.proxies import proxy_for
+from mcphub.outbound.tls_handshake import speaks_tls
 from mcphub.outbound.trust import tls_context, trusting_nobody
 from mcphub.spec import TlsFiles
 
@@ -153,6 +154,7 @@ class HttpClient:
         self.credentials = _basic(url)
         self.signer: Signer | None = None
         self.follow = True
+        self._answered = False
         self._pool = pool
         self._go_to(url)
 
@@ -190,7 +192,10 @@ class HttpClient:
                 text = f"{self.peer.server} did not begin to answer within {begin:g} s"
                 raise TransportError(text, kind="no_response") from None
             except FAILURES as e:
+                if await self._wants_tls(e):
+                    raise wants_tls(self.peer.server, "https") from None
                 raise renamed(e, self.peer) from None
+            self._answered = True
             location = ""
             try:
                 if 300 <= response.status < 400 and (said := _header(response, b"location")):
@@ -219,6 +224,14 @@ class HttpClient:
                     with anyio.CancelScope(shield=True):
                         await response.aclose()
 
+    async def _wants_tls(self, error: Exception) -> bool:
+        """Whether a server that never answered was asked without TLS and speaks it; looked at once."""
+        closed = isinstance(error, httpcore2.ReadError) or "without sending a response" in str(error)
+        if self._answered or not closed or self._url.scheme != "http" or self.peer.proxy or self._pool.guarded:
+            return False
+        self._answered = True
+        return await speaks_tls(self._url.host, _port(self._url))
+
     def within(self, reference: str) -> HttpClient:
         """A client for another URL of the same origin, on the same connections and not closed by itself; `reference` is
         resolved against this one's URL. Raises TransportError (kind `refused`)."""
@@ -231,6 +244,7 @@ class HttpClient:
         other = HttpClient(self._pool, target, self.peer, ())
         other.credentials = self.credentials
         other.signer, other.follow = self.signer, self.follow
+        other._answered = True  # the server is known by now: whether it wants TLS is not in question
         return other
 
     @property

@@ -75,7 +75,8 @@ class ServerStatus(TypedDict):
     nothing_left: NotRequired[str]
     #: the attached agents that use this very instance, as `sessions` numbers them
     used_by: NotRequired[list[int]]
-    #: it is connected and takes long to answer what costs nothing; `reason` says how long
+    #: it is connected and takes long to answer what costs nothing, answers nothing at all, or its process is stopped;
+    #: `reason` says which, and for how long
     slow: NotRequired[bool]
     #: what stands between it and its credentials; it may be connected
     sign_in: NotRequired[SignInStatus]

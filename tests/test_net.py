@@ -183,6 +183,58 @@ async def test_tls_where_there_is_none() -> None:
     assert f"TLS with 127.0.0.1:{port} failed" in str(error)
 
 
+async def test_tls_that_is_not_asked_for(tmp_path: Path) -> None:
+    """A server that closes because it wants TLS is told apart from one that only closes, and so is one that says so."""
+    authority = Authority.made(tmp_path)
+    async with RudeHttp(hello, tls=authority.server("127.0.0.1")) as server:
+        error = await failure(server.url.replace("https:", "http:"))
+    assert (error.kind, str(error).partition(" ")[2]) == (
+        "tls", "looks like TLS, and was asked without: the URL should begin with https://"
+    )
+
+    async def alert(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive(1 << 16)
+            await stream.send(b"\x15\x03\x01\x00\x02\x02\x46")
+
+    async def close(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive(1 << 16)
+
+    async with listening(alert) as port:
+        assert "looks like TLS" in str(await failure(f"http://127.0.0.1:{port}/"))
+    async with listening(close) as port:
+        assert "closed the connection without an answer" in str(await failure(f"http://127.0.0.1:{port}/"))
+
+
+async def test_a_handshake_that_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing is named: the connection is there, TLS is not."""
+    monkeypatch.setattr("mcphub.outbound.pool.CONNECT_TIMEOUT", 0.2)
+
+    async def hush(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            with pytest.raises(anyio.EndOfStream):
+                while True:
+                    await stream.receive(1 << 16)
+
+    async with listening(hush) as port, http_client(f"https://127.0.0.1:{port}/", {}) as client:
+        with anyio.fail_after(5), pytest.raises(TransportError) as caught:
+            async with client.exchange("POST", [], b"{}"):
+                pass
+        assert client.waits_for == "answer to the TLS handshake"
+    assert caught.value.kind == "tls"
+    said = "takes the connection, but did not finish the TLS handshake within 10 s"
+    assert str(caught.value) == f"127.0.0.1:{port} {said}"
+
+
+async def test_a_loop_of_redirects() -> None:
+    """C071: how many were followed is known of the answer that was not."""
+    async with RudeHttp(lambda request: redirect(307, "/mcp")) as server:
+        with anyio.fail_after(10):
+            async with http_client(server.url, {}) as client, client.exchange("POST", [], b"{}") as answer:
+                assert (answer.status, answer.followed) == (307, MAX_REDIRECTS)
+
+
 async def test_a_handshake_that_is_given_up() -> None:
     """Who gives up in the middle of the TLS handshake leaves no connection behind."""
     ended = anyio.Event()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +26,7 @@ from mcphub.connection.handshake import Facts
 from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pending, State
 from mcphub.connection.worker import Worker
 from mcphub.protocol.jsonrpc import Raw
-from mcphub.report import IDLE, NO_WAY, OFFLINE, last_error, resident, row
+from mcphub.report import IDLE, NO_WAY, OFFLINE, STOPPED, is_stopped, last_error, resident, row
 from mcphub.spec import Broken, Ide, Off, Problem, Scope, Secret, ServerSpec, StdioSpec, Want, WsSpec
 from mcphub.status import ServerStatus
 from mcphub.transport.link import Surroundings
@@ -167,6 +169,25 @@ async def test_what_its_credentials_want() -> None:
         "how": "browser",
         "scopes": ["write"],
     }
+
+
+async def test_a_process_that_somebody_stopped() -> None:
+    """It is seen at once, whatever is in flight; where it goes on nothing is said."""
+    async with await anyio.open_process([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        process.send_signal(signal.SIGSTOP)
+        with anyio.fail_after(5):
+            while not is_stopped(process.pid):  # noqa: ASYNC110
+                await anyio.sleep(0.005)
+        found = shown(Connected(NOW), pid=process.pid)
+        assert (found["state"], found["state_text"], found["slow"]) == ("connected", "connected (stopped)", True)
+        assert found["reason"] == STOPPED
+        process.send_signal(signal.SIGCONT)
+        with anyio.fail_after(5):
+            while is_stopped(process.pid):  # noqa: ASYNC110
+                await anyio.sleep(0.005)
+        assert shown(Connected(NOW), pid=process.pid)["reason"] == ""
+        process.kill()
+    assert not is_stopped(process.pid) and not is_stopped(None)
 
 
 async def test_a_slow_first_start() -> None:

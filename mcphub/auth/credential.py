@@ -788,7 +788,9 @@ class Credential:
 
     async def without_login(self, *, ended: bool) -> None:
         """The organisation's login is gone: say so, where that leaves nothing. `ended`: what is open had tokens."""
-        if self.tokens is None and (failure := await self._without_login()) is not None and ended:
+        if self.tokens is not None or self.account.oauth.mode != "xaa":
+            return
+        if (failure := await self._without_login()) is not None and ended:
             self.ended = failure
             self._home.changed(self.account)
 

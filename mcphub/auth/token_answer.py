@@ -120,12 +120,12 @@ def read(answer: Reply) -> tuple[Document, int] | Refused | Malformed | Lost:
         error = error.get("code") or error.get("type")  # some gateways put an object there
     if document is not None and (isinstance(error, str) or document.get("ok") is False):
         word = error if isinstance(error, str) and error else "invalid_request"
+        word = veiled(word, answer.secrets)  # before it is cut, since half a secret is one too
         name = quirks.standard(word)
         text = documents.text(document, "error_description") or documents.text(document, "message")
+        text = veiled(text, answer.secrets)
         status = answer.status if answer.status >= 400 else 400
         transient = name == "temporarily_unavailable" or (answer.transient and name not in quirks.DECIDED)
-        # Before it is cut, since half a secret is one too.
-        word, text = veiled(word, answer.secrets), veiled(text, answer.secrets)
         detail = said(f"{word}: {text}" if text else word)
         return Refused(name, detail, status, transient, _after(answer), answer.headers.get("dpop-nonce", ""))
     if not answer.ok:

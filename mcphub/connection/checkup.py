@@ -38,8 +38,8 @@ class Checkup(Reply):
         pass  # an error is an answer, too
 
     def unanswered(self, kind: str, message: str) -> None:
-        if kind not in _NOWHERE:
-            return
+        if kind not in _NOWHERE or self._client.severed:
+            return  # where there is no way again, it is looked at when there is one
         if not self._client.calls:
             self._client.give_up(f"it does not answer any more: {message}")
         elif kind == "timeout":

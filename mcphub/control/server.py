@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 async def control_server(hub: Hub, sock: socket.socket) -> AsyncIterator[None]:
     """Answer the control API on this listening socket while the context is open.
 
-    At the end open requests are ended: a stream in order, a call with status 503; then every connection is closed,
-    and no task is left.
+    At the end open requests are ended: a stream in order, what has no answer yet with status 503; then every connection
+    is closed, and no task is left.
     """
     app = Interruptible(build_app(hub, ROUTES, os.geteuid()), write_error)
     async with serving(sock, app, Terms(_admit, MAX_CONNECTIONS, write_error), app.close):

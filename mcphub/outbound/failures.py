@@ -73,8 +73,7 @@ def renamed(error: Exception, peer: Peer) -> TransportError:
         return TransportError(f"{peer.server} takes no data", kind="lost")
     if isinstance(error, httpcore2.RemoteProtocolError):
         if str(error) == LOOKS_LIKE_TLS:
-            text = f"{peer.server} speaks TLS, and is asked without: the URL should begin with https"
-            return TransportError(text, kind="tls")
+            return wants_tls(peer.server, "https")
         if "without sending a response" in str(error):
             return TransportError(f"{peer.server} closed the connection without an answer", kind="lost")
         if "incomplete" in str(error) or "peer closed" in str(error):
@@ -85,6 +84,12 @@ def renamed(error: Exception, peer: Peer) -> TransportError:
     if isinstance(error, httpcore2.LocalProtocolError | httpcore2.UnsupportedProtocol):
         return TransportError(f"cannot send this request to {peer.server}: {short(error)}", kind="config")
     return TransportError(f"the connection to {peer.server} broke", kind="lost")
+
+
+def wants_tls(server: str, scheme: str) -> TransportError:
+    """A server was asked without TLS, and speaks it; `scheme` is the one that its URL should have."""
+    text = f"{server} looks like TLS, and was asked without: the URL should begin with {scheme}://"
+    return TransportError(text, kind="tls")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -27,8 +27,8 @@ class Forbidden(OSError):
 
 
 class Guard(msgspec.Struct, frozen=True):
-    """`ranges` may be connected to beside `global`, and of `private` the `networks` (see network_of); `hosts` (`host` or
-    `host:port`, lower case) may be in any range but `special`: somebody who may say so has named them."""
+    """`ranges` may be connected to beside `global`, and of `private` the `networks` (see network_of). `hosts` (`host`
+    or `host:port`, lower case) may be in any range but `special`: somebody who may say so has named them."""
 
     ranges: frozenset[Range] = frozenset()
     hosts: frozenset[str] = frozenset()

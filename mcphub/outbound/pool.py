@@ -132,6 +132,11 @@ class Pool:
             socket_options=KEEP_ALIVE,
         )
 
+    @property
+    def guarded(self) -> bool:
+        """Whether not every place may be connected to."""
+        return self._guard is not None
+
     async def request(
         self, method: str, url: httpcore2.URL, headers: Sequence[Header], body: bytes | None
     ) -> Response:

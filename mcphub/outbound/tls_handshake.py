@@ -9,6 +9,11 @@ import ssl
 from collections.abc import Iterable
 from typing import Any
 
+import anyio
+
+#: Seconds for finding out whether a server wants TLS.
+LOOK = 2.0
+
 _SHORT = {"commonName": "CN", "organizationName": "O", "organizationalUnitName": "OU", "countryName": "C"}
 #: Characters of a name that are shown.
 SHOWN = 120
@@ -29,6 +34,21 @@ class TellingHandshake(ssl.SSLObject):
 def parties(error: ssl.SSLCertVerificationError) -> str:
     """The note of a refusal in parentheses, "" where there is none."""
     return "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+
+
+async def speaks_tls(host: str, port: int) -> bool:
+    """Whether a server answers a TLS handshake, whoever it is: nothing is sent after it, and nobody is trusted."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with anyio.fail_after(LOOK):
+            stream = await anyio.connect_tcp(
+                host, port, tls=True, ssl_context=context, tls_hostname=host, tls_standard_compatible=False
+            )
+            await anyio.aclose_forcefully(stream)
+    except (OSError, anyio.BrokenResourceError, anyio.EndOfStream, ValueError):  # of TLS, and of time, too
+        return False
+    return True
 
 
 def _parties(connection: Any) -> str:

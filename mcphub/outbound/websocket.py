@@ -21,6 +21,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import (
     ConnectionClosed,
     InvalidHandshake,
+    InvalidMessage,
     InvalidProxy,
     InvalidStatus,
     InvalidURI,
@@ -33,8 +34,9 @@ from mcphub.errors import TransportError
 from mcphub.outbound import close_codes
 from mcphub.outbound.connections import CONNECT_TIMEOUT, KEEP_ALIVE
 from mcphub.outbound.dial import dial
-from mcphub.outbound.failures import Peer, renamed, short
+from mcphub.outbound.failures import Peer, renamed, short, wants_tls
 from mcphub.outbound.proxies import proxy_for
+from mcphub.outbound.tls_handshake import speaks_tls
 from mcphub.outbound.trust import tls_context
 from mcphub.spec import TlsFiles
 
@@ -55,6 +57,7 @@ SUBPROTOCOL = Subprotocol("mcp")
 #: the kilobyte passes; each one costs some 200 bytes until the message is whole.
 FRAGMENTS = 1 << 16
 messages.MAX_FRAGMENTS = FRAGMENTS
+_NOTHING = "closed the connection without an answer"
 _PORTS = {"ws": 80, "wss": 443}
 _LOG = logging.getLogger("mcphub.outbound.websocket.frames")
 _LOG.setLevel(logging.CRITICAL + 1)  # what it says holds headers, or is said by us
@@ -174,10 +177,23 @@ async def open_websocket(
     except (InvalidHandshake, EOFError, ConnectionResetError, BrokenPipeError) as e:
         if made and isinstance(broken := made[-1].connection_exc, OSError) and not isinstance(e, OSError):
             raise renamed(_connect_error(broken), peer) from None
+        if isinstance(e, InvalidMessage) or not isinstance(e, InvalidHandshake):
+            why = _unread(e)
+            if why == _NOTHING and url.scheme == "ws" and not via and await speaks_tls(url.host, port):
+                raise wants_tls(peer.server, "wss") from None
+            raise TransportError(f"{peer.server} is no WebSocket: it {why}", kind="refused") from None
         raise TransportError(f"{peer.server} is no WebSocket: {short(e)}", kind="refused") from None
     except OSError as e:  # of TLS too
         raise renamed(_connect_error(e), peer) from None
     return WebSocket(connection, limit), warnings
+
+
+def _unread(error: Exception) -> str:
+    """Why there is no answer that could be read."""
+    cause = error.__cause__ if isinstance(error, InvalidMessage) else error
+    if isinstance(cause, EOFError | OSError) and not ("while reading" in str(cause) and "header" in str(cause)):
+        return _NOTHING
+    return f"does not speak HTTP as it should: {short(cause if isinstance(cause, Exception) else error)}"
 
 
 async def _connected(

@@ -198,7 +198,8 @@ def _status(mid: int, head: Head, body: bytes, session: bool, now: float) -> Ref
     named = f"HTTP {status} {_phrase(status)}".rstrip()
     if 300 <= status < 400:
         if head.followed:
-            return Refusal("refused", f"{named}: redirected once more after {head.followed} redirects, which are too many")
+            text = f"{named}: redirected again after {head.followed} redirects in a row, which are too many"
+            return Refusal("refused", text)
         where = f" to {head.location}" if head.location else ""
         return Refusal("refused", f"{named}: redirected{where}, which is not followed (a sign-in page?)")
     if status == 401:

@@ -187,8 +187,9 @@ def repair(line: Line) -> Envelope:
     """The slow path of `decode`: accepts what can be understood without guessing. Raises NotAMessage for the rest.
 
     Accepted: BOM, white space, a whole float as id (7.0), lone surrogates inside payloads and the method (become
-    U+FFFD), null for a member that is missing (`"error":null` beside a result).
-    Refused: duplicate members of the envelope, NaN and Infinity, a missing `jsonrpc`, ids of another type.
+    U+FFFD), null for a member that is missing (`"error":null` beside a result, `"result":null` beside an error).
+    Refused: duplicate members of the envelope, both a result and an error, NaN and Infinity, a missing `jsonrpc`, ids
+    of another type.
     """
     data = bytes(line)
     if data.startswith(b"\xef\xbb\xbf"):
@@ -230,6 +231,8 @@ def repair(line: Line) -> Envelope:
         env.method = json.loads(_SURROGATES.sub(_replace_lone, fields["method"]))
     if fields.get("error") == "null" and "result" in fields:
         del fields["error"]
+    elif fields.get("result") == "null" and "error" in fields:
+        del fields["result"]
     for name in ("params", "result", "error"):
         if name in fields:
             setattr(env, name, Raw(_SURROGATES.sub(_replace_lone, fields[name]).encode("utf-8")))
@@ -237,6 +240,8 @@ def repair(line: Line) -> Envelope:
         raise NotAMessage("both a method and an answer", "envelope")
     if env.method is None and not env.result and not env.error:
         raise NotAMessage("neither a method nor a result nor an error", "envelope")
+    if env.result and env.error:
+        raise NotAMessage("both a result and an error", "envelope")
     return env
 
 
@@ -275,8 +280,8 @@ def unreadable_reply(line: Line) -> tuple[Id, ...]:
     """The ids that a line which `decode` refused may be an answer to; empty where nothing says so.
 
     For whoever waits for that answer: something came that cannot be used (NaN, invalid UTF-8, two ids, a batch where
-    there are none, neither a result nor an error), and nothing better will. Of a line that is cut short, or too deep or
-    too much to be read, the beginning is looked at, or the only id that stands in it.
+    there are none, both a result and an error or neither), and nothing better will. Of a line that is cut short, or too
+    deep or too much to be read, the beginning is looked at, or the only id that stands in it.
     """
     data = bytes(line)
     try:

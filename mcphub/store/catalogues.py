@@ -67,7 +67,7 @@ class CatalogueStore:
             return None, f"cannot use {path}: another mcphub wrote it, or none did"
         if not hmac.compare_digest(data[len(line) : len(line) + _DIGEST], self._seal(owner, content)):
             return None, f"cannot use {path}: it is damaged, or of another place"
-        if time.time() - is_now.st_mtime > MARK_EVERY:
+        if time.time_ns() - is_now.st_mtime_ns > MARK_EVERY * 1e9:
             with contextlib.suppress(OSError):
                 os.utime(path)
         return content, ""

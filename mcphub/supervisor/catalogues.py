@@ -19,7 +19,7 @@ import msgspec
 from mcphub.connection.handshake import Facts
 from mcphub.connection.rest import Known
 from mcphub.errors import ConfigError
-from mcphub.spec import InstanceKey, ServerSpec, StdioSpec
+from mcphub.spec import InProcessSpec, InstanceKey, ServerSpec, StdioSpec
 from mcphub.store.catalogues import CatalogueStore
 from mcphub.transport import program_files
 
@@ -63,6 +63,8 @@ class Catalogues:
 
     def recall(self, kind: InstanceKey, spec: ServerSpec) -> Known | None:
         """What it said when the lists of such an instance were saved last, None = it is to be listed."""
+        if isinstance(spec.transport, InProcessSpec):
+            return None  # what it is the key does not say, and to ask it costs nothing
         content, problem = self._store.load(_owner(kind))
         if content is None:
             if problem:
@@ -80,6 +82,8 @@ class Catalogues:
 
     def note(self, kind: InstanceKey, spec: ServerSpec, known: Known | None) -> None:
         """This is what it says now; None: not all of it is known, so that nothing is to be kept."""
+        if isinstance(spec.transport, InProcessSpec):
+            return
         self._pending[kind] = spec, known
         self._unproven.pop(kind, None)
         self._news.set()
@@ -96,15 +100,16 @@ class Catalogues:
                 for kind in await anyio.to_thread.run_sync(look):
                     self.outdated(kind)
             if self._pending:
-                await anyio.to_thread.run_sync(self.flush)
+                await anyio.to_thread.run_sync(self._flush, self._environment())
 
     def flush(self) -> None:
         """Write what is not written yet."""
+        if self._pending:
+            self._flush(self._environment())
+
+    def _flush(self, environment: Mapping[str, str]) -> None:
         with self._writing:
-            pending = dict(self._pending)
-            if not pending:
-                return
-            environment = self._environment()
+            pending = self._pending.copy()
             for kind, one in pending.items():
                 self._write(kind, *one, environment)
                 if self._pending.get(kind) is one:

@@ -125,6 +125,10 @@ class HttpSseChannel:
     def deaf(self) -> bool:
         return False
 
+    @property
+    def waits_for(self) -> str:
+        return self._client.waits_for
+
     def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
         return tools, ()
 
@@ -227,6 +231,8 @@ class HttpSseChannel:
             shown = reply.message if isinstance(reply, Refusal) else http_answer.shown(reply, self._clean)
             why = shown if isinstance(reply, Refusal) else f"HTTP {head.status}: {shown}"
             return Refusal("refused", f"{why}, which is no event stream")
+        if missing := self._client.waits_for:
+            return Refusal("unreachable", f"no {missing} within {self._patience:g} s")
         return Refusal("no_response", f"the event stream named no endpoint within {self._patience:g} s")
 
     async def _follow(self, answer: Answer, opening: anyio.CancelScope) -> Refusal:

@@ -2,8 +2,9 @@
 
 It must not know which servers there are; the daemon hands them over by name. A handler gets method and params and
 returns a result, or an awaitable of it, or raises JSONRPCError; it is called on the loop and must not block. What it
-awaits is cancelled with its request, and with the connection. Whatever else it raises, SystemExit too, is the answer. One whose third parameter is called `notify` gets a
-function there that sends a notification: `notify(method, params)`, while a call lasts or later, from any thread.
+awaits is cancelled with its request, and with the connection. Whatever else it raises, SystemExit too, is the answer.
+One whose third parameter is called `notify` gets a function there that sends a notification: `notify(method, params)`,
+while a call lasts or later, from any thread.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ It must not know MCP, nor which server a child is, nor how the launcher is talke
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 
 import anyio
@@ -21,17 +22,18 @@ class Launcher:
     """Starts server programs; leaving the context ends every one of them, whatever state it is in.
 
     Enter and leave it in one task; `spawn` may be called by any task of that event loop. `started`: its first process,
-    where that was started before.
+    where that was started before. `on_mark` is told the highest mark of each process that there is in time.
     """
 
-    def __init__(self, started: Started | None = None) -> None:
+    def __init__(self, started: Started | None = None, on_mark: Callable[[int], None] | None = None) -> None:
         self._started = started
+        self._on_mark = on_mark
         self._link: LauncherLink | None = None
         self._starting = anyio.Lock()
 
     async def __aenter__(self) -> Launcher:
         started, self._started = self._started, None
-        self._link = LauncherLink(started)
+        self._link = LauncherLink(started, self._on_mark)
         return self
 
     async def __aexit__(
@@ -68,5 +70,5 @@ class Launcher:
                 raise TransportError("cannot start a process: the launcher is closed", kind="spawn")
             if link.dead:
                 await link.swept.wait()
-                link = self._link = LauncherLink()
+                link = self._link = LauncherLink(None, self._on_mark)
             return link

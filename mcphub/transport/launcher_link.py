@@ -4,7 +4,8 @@ It must not know MCP, nor which server a child is; `launcher.messages` says what
 
 A killed launcher takes its direct children with it (parent-death signal); their descendants are adopted by the daemon,
 if that called `become_subreaper`, are told from the daemon's other children by their mark, and are killed and waited
-for here. A daemon that is no subreaper loses them to init.
+for here. A daemon that is no subreaper loses them to init. A launcher that does not answer, since it was stopped or
+hangs, is killed.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import array
 import asyncio
 import collections
 import errno
+import logging
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import anyio
@@ -34,6 +36,12 @@ _CLOSE_PATIENCE = 5.0
 #: Seconds for which the leftovers of a killed launcher are hunted.
 _SWEEP_PATIENCE = 2.0
 _SWEEP_PAUSE = 0.01
+#: A launcher that owes an answer and says nothing at all for so many times so many seconds, a probe included, is taken
+#: for dead. Counted in steps, so that a daemon that was itself stopped meanwhile leaves it the time to answer.
+_STEP = 1.0
+_SILENT_STEPS = 10
+
+_LOG = logging.getLogger(__name__)
 
 
 class Refused(Exception):
@@ -48,8 +56,9 @@ class Refused(Exception):
 class LauncherLink:
     """One launcher process, from its start to the last of its leftovers. Works in callbacks of the event loop."""
 
-    def __init__(self, started: Started | None = None) -> None:
-        """`started`: a launcher that was started before. Raises TransportError."""
+    def __init__(self, started: Started | None = None, on_mark: Callable[[int], None] | None = None) -> None:
+        """`started`: a launcher that was started before; `on_mark` is told its highest mark. Raises TransportError."""
+        self._on_mark = on_mark
         self.dead = False
         self.swept = anyio.Event()
         self._loop = asyncio.get_running_loop()
@@ -70,6 +79,10 @@ class LauncherLink:
         self._spawning: dict[int, asyncio.Future[Child]] = {}
         self._signalling: dict[int, asyncio.Future[int]] = {}
         self._sweep_until = 0.0
+        self._owed = 0  # answers
+        self._silent = 0  # steps
+        self._watch: asyncio.TimerHandle | None = None
+        self._ended = "the launcher process ended"
         self._loop.add_reader(self._sock, self._readable)
         self._loop.add_reader(self._pidfd, self._died)
 
@@ -78,7 +91,7 @@ class LauncherLink:
     ) -> Child:
         """As `launcher_client.Launcher.spawn`. Raises `Refused`."""
         if self._deaf or self._closing:
-            raise _launcher_ended()
+            raise self._launcher_ended()
         self._keys += 1
         key = self._keys
         message = pack(("spawn", key, *request, limits))
@@ -126,6 +139,10 @@ class LauncherLink:
             self._signalling.pop(request, None)
 
     def _send(self, message: bytes, fds: Sequence[int] = ()) -> None:
+        self._owed += 1  # each is answered once
+        if self._watch is None and not self._deaf:
+            self._silent = 0
+            self._watch = self._loop.call_later(_STEP, self._look)
         self._outbox.append((memoryview(message), list(fds)))
         if not self._writing:
             self._flush()
@@ -167,8 +184,25 @@ class LauncherLink:
         if not data:
             self._broken()
             return
+        self._silent = 0
         self._inbox += data
         self._hear()
+
+    def _look(self) -> None:
+        """Whether it still answers."""
+        self._watch = None
+        if self._deaf or not self._owed:
+            return
+        self._silent += 1
+        if self._silent > _SILENT_STEPS:
+            self._ended = f"the launcher process did not answer for {_SILENT_STEPS * _STEP:g} s and was killed"
+            _LOG.error("%s, with the servers that it had started; they are started again by a new one", self._ended)
+            self._broken()
+            self.process.kill()
+            return
+        self._watch = self._loop.call_later(_STEP, self._look)
+        if self._silent == 1:  # what is owed may take its time: a program on a slow disk
+            self._send(pack(("signal", 0, 0, 0)))
 
     def _hear(self) -> None:
         try:
@@ -180,6 +214,8 @@ class LauncherLink:
 
     def _told(self, kind: str, key: int, *rest: int) -> None:
         """A report of the launcher; `key` is what stands first after the kind."""
+        if kind in ("spawned", "refused", "signalled"):
+            self._owed -= 1
         if kind == "spawned":
             child = self._children[key] = Child(rest[0], partial(self._signal_tree, key))
             reply = self._spawning.pop(key)
@@ -201,6 +237,8 @@ class LauncherLink:
             self._children.pop(key).report_gone()
         elif kind == "hello":
             self._mark = key
+            if self._on_mark is not None:
+                self._on_mark(key)
 
     # -- death --
 
@@ -211,6 +249,9 @@ class LauncherLink:
         self._deaf = True
         self._loop.remove_reader(self._sock)
         self._loop.remove_writer(self._sock)
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
         if not self._closing:
             self.process.kill()
 
@@ -233,7 +274,7 @@ class LauncherLink:
         self._outbox.clear()
         for reply in self._spawning.values():
             if not reply.done():
-                reply.set_exception(_launcher_ended())
+                reply.set_exception(self._launcher_ended())
         for answer in self._signalling.values():
             if not answer.done():
                 answer.set_result(0)
@@ -267,14 +308,13 @@ class LauncherLink:
         self._children.clear()
         self.swept.set()
 
+    def _launcher_ended(self) -> TransportError:
+        return TransportError(f"cannot start a process: {self._ended}; try again", kind="spawn")
+
     def _is_leftover(self, top: Process, by_pid: dict[int, Child]) -> bool:
         if top.pid in by_pid or top.session in by_pid or top.group in by_pid:
             return True
         return 0 < self._mark - read_mark(top.pid) <= self._keys
-
-
-def _launcher_ended() -> TransportError:
-    return TransportError("cannot start a process: the launcher process ended; try again", kind="spawn")
 
 
 def _close_all(fds: list[int]) -> None:

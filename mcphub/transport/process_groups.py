@@ -15,7 +15,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -46,7 +46,7 @@ def become_subreaper() -> bool:
 class Launcher:
     """Starts server programs; leaving the context ends every one of them."""
 
-    def __init__(self, started: None = None) -> None:
+    def __init__(self, started: None = None, on_mark: Callable[[int], None] | None = None) -> None:
         self._trees: set[_Tree] = set()
 
     async def __aenter__(self) -> Launcher:

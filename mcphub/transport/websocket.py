@@ -215,7 +215,8 @@ async def open_websocket(
 def _refusal(status: int, headers: dict[str, str], body: bytes, clean: Clean) -> Refusal:
     """Why the server did not become a WebSocket."""
     names = ("content-type", "retry-after", "location", "www-authenticate")
-    head = Head(status, *(clean(headers.get(name, "")) for name in names))
+    kind, after, where, challenge = (clean(headers.get(name, "")) for name in names)
+    head = Head(status, kind, after, where, challenge)
     said = http_answer.reply(0, head, body, session=False, probing=False, now=time.time_ns() / 1e9, clean=clean)
     if isinstance(said, Refusal) and not head.ok:
         return said

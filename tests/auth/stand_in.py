@@ -69,6 +69,8 @@ class StandIn:
         self.logged: list[str] = []
         self.variables: dict[str, str] = {}
         self.output = ""
+        #: URLs that may not be asked, and why.
+        self.places: dict[str, str] = {}
         self.time = NOW
         self._memory = Memory()
         self._idp = idp
@@ -110,7 +112,7 @@ class StandIn:
         return self.variables
 
     async def forbidden(self, account: Account, url: str) -> str:
-        return ""
+        return self.places.get(url, "")
 
     def idp(self) -> IdpSpec | None:
         return self._idp

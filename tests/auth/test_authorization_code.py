@@ -67,6 +67,7 @@ CATALOGUE = tuple(f"s{number}" for number in range(40))
         ((), ("a",), (), (), ("a",)),
         ((), (), (), (OFFLINE,), ()),
         ((), ("a", "a"), (), (), ("a",)),
+        (("x",), ("a",), (), (OFFLINE, "z"), ("x", OFFLINE)),
     ],
 )
 def test_which_scopes(
@@ -77,8 +78,10 @@ def test_which_scopes(
     asked: tuple[str, ...],
 ) -> None:
     """C105: the entry's, else the challenge's, else the resource's, else none; never the catalogue of the server, but
-    for offline_access where it offers that."""
+    for offline_access where it offers that, and a refresh token is wanted."""
     assert scopes_to_ask(configured, challenged, resource, server) == asked
+    without = scopes_to_ask(configured, challenged, resource, server, refresh=False)
+    assert without == tuple(one for one in asked if one != OFFLINE or OFFLINE in (*configured, *challenged))
 
 
 # -- the request

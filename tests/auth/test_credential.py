@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from mcphub.auth import credential as credential_module
@@ -19,7 +20,7 @@ from mcphub.errors import TransportError
 from mcphub.net import HttpClient
 from mcphub.spec import OAuthSpec, Secret
 from mcphub.store.vault import Record, Trouble, Vault, VaultUnavailable
-from tests.auth.homes import call, client, hub, server, tokens
+from tests.auth.homes import HEADERS, call, client, hub, server, tokens
 from tests.auth.worlds import World, refusal
 from tests.fakes.hub import eventually
 from tests.fakes.ordinary_mcp import OrdinaryMcp
@@ -34,6 +35,7 @@ from tests.fakes.rude_http import (
     RudeHttp,
     body,
     empty,
+    encoded,
     raw,
     slowly,
     stream,
@@ -541,16 +543,32 @@ async def test_an_answer_without_a_refresh_token(world: World) -> None:
     assert await world.kept() == family.refresh
 
 
+async def listed(made: HttpClient) -> int:
+    """Another request on this connection; its status."""
+    asked = encoded({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}})
+    async with made.exchange("POST", HEADERS, asked) as answer:
+        await answer.read(1 << 20)
+        return answer.status
+
+
 async def test_new_tokens_that_are_refused_too(world: World) -> None:
-    """One refresh, one retry; then the call fails, and nothing is dropped. It is left at that for a while, whatever else
-    the server takes, on this connection or another."""
+    """One refresh, one retry; then the call fails, and nothing is dropped. It is left at that for a while, whatever
+    else the server takes, on this connection or another."""
     await world.sign_in()
     world.guarded.refuses = frozenset(["tools/call"])
     async with client(world.credential) as made:
         assert await call(made) == 401
-        assert await call(made) == 401
+        for _ in range(3):
+            assert await listed(made) == 200
+            assert await call(made) == 401
+        assert await world.calls() == 401
         assert len(world.auth.asked("refresh")) == 1
-        assert world.credential.need is not None and world.credential.ended is None
+        assert world.credential.ended is None
+        world.clock.at += credential_module.REJECTED_REST
+        assert await call(made) == 401
+        assert await call(made) == 401
+        assert len(world.auth.asked("refresh")) == 2
+        assert world.credential.need is not None
         world.guarded.refuses = frozenset()
         assert await call(made) == 200
     assert world.credential.need is None
@@ -714,7 +732,7 @@ async def test_a_vault_that_cannot_be_made(world: World) -> None:
     """Nobody is sent to sign in where the tokens could not be kept: the place of the key comes first."""
     key = world.path / "vault.key"
     key.symlink_to(world.path / "elsewhere")
-    assert (await refusal(world)).kind == "needs_auth"
+    assert await world.calls() == 401
     need = world.credential.need
     assert need is not None and (need.how, need.failure.reason) == (VAULT, Unmet.STORE)
     assert "[vault] key" in need.failure.detail
@@ -849,6 +867,15 @@ async def test_client_credentials(machine: World) -> None:
     assert len(machine.auth.asked("grant")) == 2
 
 
+async def test_who_wants_a_refresh_token(world: World, machine: World) -> None:
+    """C105: offline_access is asked for where a person signs in, and not by a client for itself."""
+    machine.auth.document = {"scopes_supported": ["a", "offline_access"]}
+    for mode, asked in (("oauth", ("a", "offline_access")), ("client_credentials", ("a",))):
+        oauth = msgspec.structs.replace(machine.credential.account.oauth, mode=mode, scopes=("a",))
+        credential = machine.hub.of(server(machine.mcp.url, oauth, name=mode))
+        assert credential.wanted_scopes(await credential.discovered()) == asked
+
+
 async def test_client_credentials_that_are_wrong(machine: World) -> None:
     """One question, not one for each call; the next connection asks once more. A correction of the entry is enough."""
     machine.auth.secrets["robot"] = "other"
@@ -871,6 +898,8 @@ WRONG = {
     "its issuer with a path": {"issuer": "/t"},
     "a token endpoint elsewhere": {"token_endpoint": "http://example.com/token"},
     "no token endpoint": {"token_endpoint": None},
+    "a token endpoint in a private network": {"token_endpoint": "https://10.0.0.5/token"},
+    "a registration in a private network": {"registration_endpoint": "https://[fd00::5]/register"},
 }
 
 

@@ -94,6 +94,15 @@ async def test_metadata_of_no_use(reply: Reply, reason: str) -> None:
     assert found.reason == reason and found.failure.retry is (reason == "idp_unavailable")
 
 
+@pytest.mark.parametrize(("url", "name"), [(TOKEN, "token_endpoint"), (METADATA["jwks_uri"], "jwks_uri")])
+async def test_places_that_may_not_be_asked(url: str, name: str) -> None:
+    """S3: refused before anybody is sent to a login."""
+    home = home_with({})
+    home.places = {url: "10.0.0.5 leads to 10.0.0.5"}
+    found = await failing(idp.metadata(home, SPEC))
+    assert found.reason == "unsafe_url" and name in found.failure.detail
+
+
 async def test_a_slash_of_the_setting() -> None:
     """C097: an issuer without a path is what the setting says, to the last sign."""
     spec = IdpSpec("https://idp.example/", "mcphub")

@@ -245,6 +245,13 @@ async def test_a_name_that_leads_to_several_places(names: dict[str, list[str]]) 
     ("mine", "theirs", "oauth", "kind"),
     [
         (["10.1.2.3"], ["10.9.9.9"], OAuthSpec(), "private"),
+        (["10.1.2.3", "10.3.2.1"], ["10.9.9.9"], OAuthSpec(), "private"),
+        (["10.1.2.3", "192.168.1.1"], ["192.168.9.9"], OAuthSpec(), "private"),
+        (["10.1.2.3"], ["192.168.9.9"], OAuthSpec(), "unsafe"),
+        (["10.1.2.3"], ["100.64.0.1"], OAuthSpec(), "unsafe"),
+        (["93.184.216.34", "10.1.2.3"], ["10.9.9.9"], OAuthSpec(), "unsafe"),
+        (["10.1.2.3", "93.184.216.34"], ["10.1.2.3"], OAuthSpec(), "unsafe"),
+        (["10.1.2.3", "127.0.0.1"], ["10.9.9.9"], OAuthSpec(), "unsafe"),
         (["93.184.216.34"], ["10.9.9.9"], OAuthSpec(), "unsafe"),
         ([], ["10.9.9.9"], OAuthSpec(), "unsafe"),
         (["127.0.0.1"], ["127.0.0.1"], OAuthSpec(), "unsafe"),
@@ -273,6 +280,30 @@ async def test_who_may_be_in_a_network_of_ones_own(
     found = await send(account("https://m.example/mcp", oauth), get("keys", "https://as.example/x"))
     assert isinstance(found, Unanswered)
     assert (found.kind, dialled) == (("unreachable", theirs) if kind == "private" else ("unsafe", []))
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("https://10.9.9.9/token", "10.9.9.9 leads to 10.9.9.9, a private address"),
+        ("https://127.0.0.1/token", "a loopback address"),
+        ("https://[::1]/token", "a loopback address"),
+        ("https://localhost/token", "a loopback address"),
+        ("https://as.example/token", "as.example leads to 192.168.0.1"),
+        ("http://as.example/token", "is plain http"),
+        ("https://unknown.example/token", ""),
+        ("https://93.184.216.34/token", ""),
+        ("https://m.example/token", ""),
+    ],
+)
+async def test_what_is_judged_before_anything_is_sent(url: str, why: str, names: dict[str, list[str]]) -> None:
+    """S3: an address as it stands there, and a name by where it leads now; what is not known is not refused. Behind a
+    proxy names are looked up there."""
+    names["as.example"] = ["93.184.216.34", "192.168.0.1"]
+    found = await HttpSender(FAR, dict).forbidden(url)
+    assert why in found and bool(found) == bool(why)
+    behind = await HttpSender(FAR, lambda: {"HTTPS_PROXY": "http://proxy.example:3128"}).forbidden(url)
+    assert behind == ("" if "as.example leads" in why else found)
 
 
 async def test_a_name_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.faults import FaultKind
 from mcphub.connection.machine import Asked, Connected, Failed, NeedsAuth
-from mcphub.spec import Secret, ServerSpec, SseSpec
+from mcphub.spec import HttpSpec, Secret, ServerSpec, SseSpec, WsSpec
 from mcphub.transport import http_sse
 from mcphub.transport.link import Surroundings
 from tests.connection.workers import (
@@ -349,3 +349,22 @@ async def test_a_remote_server_that_never_answers(around: Surroundings) -> None:
             assert await bench.failed() == "no answer to server/discover and initialize in 0.5 s"
             assert bench.limiter.borrowed_tokens == 0
         await server.until(lambda: server.open == 0)
+
+
+@pytest.mark.parametrize("kind", ["http", "sse", "ws"])
+async def test_a_start_without_a_connection(around: Surroundings, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """C073: where nobody took the connection in the time for a start, nothing is said to have stayed unanswered."""
+
+    async def nowhere(host: str, port: int, guard: object = None) -> None:
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr("mcphub.outbound.pool.dial", nowhere)
+    monkeypatch.setattr("mcphub.outbound.websocket.dial", nowhere)
+    types = {"http": HttpSpec, "sse": SseSpec, "ws": WsSpec}
+    url = f"{'ws' if kind == 'ws' else 'http'}://127.0.0.1:9/"
+    transport = types[kind](Secret(url), {}, url)
+    spec = replace(remote(url, startup_timeout=0.3), transport=transport)
+    async with working(Bench(spec, around)) as bench:
+        said = "no connection within 0.27 s" if kind == "sse" else "no connection in 0.3 s"
+        assert said in await bench.failed()
+        assert bench.worker.last_fault is not None and bench.worker.last_fault.kind is FaultKind.UNREACHABLE

@@ -57,6 +57,22 @@ async def test_a_server_that_is_not_there_any_more(around: Surroundings) -> None
         await bench.connected()
 
 
+async def test_a_way_that_is_gone_again(around: Surroundings) -> None:
+    """C085: what was asked while there was one says nothing then; it is asked again when there is one."""
+    async with RudeHttp(OrdinaryMcp()) as server, working(Bench(remote(server.url), around)) as bench:
+        await bench.connected()
+        server.on("ping", raw(NEVER))
+        bench.worker.check_up()
+        bench.worker.sever()
+        with anyio.move_on_after(1.0):
+            await bench.lost()
+        assert bench.states == ["Pending", "Connected"]
+        asked = len(server.sent("ping"))
+        bench.worker.restore(0.0)
+        await server.until(lambda: len(server.sent("ping")) == asked + 1)
+        assert bench.states == ["Pending", "Connected"]
+
+
 async def test_a_server_that_is_at_a_call(around: Surroundings) -> None:
     """Silence during a call ends nothing; when the call is over, it counts."""
     async with RudeHttp(OrdinaryMcp()) as server, working(Bench(remote(server.url), around)) as bench:

@@ -565,6 +565,37 @@ async def test_signs_of_life() -> None:
     assert client.signs == 3
 
 
+async def test_no_strikes_while_there_is_no_way() -> None:
+    """C085: what fails then says nothing of the server, and whoever waits is told that this machine is offline; a
+    failed probe beside a call is no strike either."""
+    client, wire, _ = opened()
+    client.severed = True
+    for _ in range(5):
+        waiter = call(client)
+        client.unanswered(client.next_id() - 1, "unreachable", "Network is unreachable")
+        offline = "this machine is offline, or has no way to the server's host: Network is unreachable"
+        assert waiter.told == [("unreachable", offline)]
+    client.severed = False
+    for _ in range(5):
+        waiter = call(client)
+        client.uncounted = client.next_id() - 1
+        client.unanswered(client.uncounted, "lost", "gone")
+        assert waiter.told == [("lost", "gone")]
+    assert not wire.aborted
+    for _ in range(3):
+        fails(client, "lost")
+    assert wire.aborted
+
+
+async def test_noise_that_comes_over_no_stdout() -> None:
+    """C045: what has no stdout is not said to write to it."""
+    client, wire, _ = opened(ready=False)
+    client.stdout = False
+    while not wire.aborted:
+        say(client, "y" * 100_000)
+    assert client.gone == "the server sends what is no message of the protocol"
+
+
 async def test_no_strikes_before_the_handshake_is_over() -> None:
     """An attempt that fails says so by itself."""
     client, wire, _ = opened(ready=False)

@@ -101,3 +101,5 @@ async def test_too_slow(phase: Any, what: str) -> None:
     """A start that takes too long names what was not answered."""
     fault = diagnosis().too_slow(phase)
     assert (fault.kind, fault.message) == (FaultKind.NO_ANSWER, f"no answer to {what} in 30 s")
+    fault = diagnosis(remote=True).too_slow(phase, "connection")
+    assert (fault.kind, fault.message) == (FaultKind.UNREACHABLE, "no connection in 30 s")

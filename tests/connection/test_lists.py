@@ -103,9 +103,11 @@ async def test_a_later_page_that_fails(around: Surroundings, log: Path) -> None:
         await bench.connected()
         worker = bench.worker
         assert worker.facts is not None and len(worker.tools) == 1
+        wholes = [worker.lists.whole]
         assert worker.facts.warnings == ("tools/list was cut short: page 2: out of order",)
         poke(bench)
         await bench.until(lambda w: len(w.tools) == 3)
+        assert [*wholes, worker.lists.whole] == [False, True]
         whole = worker.tools
         poke(bench)
         await eventually(lambda: any("page 2: out of order; the old list is kept" in text for text in bench.logged))

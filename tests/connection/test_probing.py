@@ -112,6 +112,47 @@ async def test_a_call_that_makes_progress(around: Surroundings, log: Path) -> No
         assert "missed_probes" not in one.worker.counters()
 
 
+async def test_a_call_without_any_sign(around: Surroundings, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is stuck at a call says so in its row, stays connected, and is asked once; when it goes on it is a
+    server like any other."""
+    monkeypatch.setattr(pulse, "MUTE", 0.2)
+    usual = replace(EAGER, idle=60.0)
+    done = log.with_suffix(".done")
+    stuck = {"wait": str(done)}
+    script = {
+        "tools": [{"name": "echo", "actions": [stuck, {"text": "done"}]}],
+        "on": {"ping": [[stuck, {"default": 1}]]},
+    }
+    async with working(bench(fake(script, log=log), around, usual)) as one:
+        await one.connected()
+        call = start_call(one)
+        await one.until(lambda w: w.slow != "")
+        assert re.fullmatch(r"slow: it has not answered anything for \d s, ping neither", one.worker.slow)
+        with anyio.move_on_after(0.8):
+            await one.lost()
+        done.touch()
+        assert await outcome(call) == ["answered"]
+        await one.until(lambda w: w.slow == "")
+        assert one.states == ["Pending", "Connected"]
+        assert methods(log).count("ping") == 1
+        assert "missed_probes" not in one.worker.counters()
+
+
+async def test_calls_that_run_while_their_server_takes_no_request(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A probe beside a call that is lost on the way is no strike: however many are, the call goes on."""
+    monkeypatch.setattr(pulse, "MUTE", 0.1)
+    async with RudeHttp(OrdinaryMcp()) as server:
+        server.on("tools/call", raw(NEVER))
+        server.on("ping", raw(CLOSE), times=None)
+        async with working(bench(remote(server.url), around, Health(60.0, 0.1))) as one:
+            await one.connected()
+            start_call(one)
+            await server.until(lambda: len(server.sent("ping")) >= 5)
+            assert one.states == ["Pending", "Connected"]
+
+
 async def test_what_is_never_probed(around: Surroundings, log: Path) -> None:
     """An entry can switch it off; a server that may sleep is not kept awake, and one that sleeps is not probed."""
     async with working(bench(fake({}, log=log, health_idle=0.0), around)) as one:

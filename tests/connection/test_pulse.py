@@ -66,14 +66,17 @@ def test_an_answer() -> None:
 @pytest.mark.parametrize("busy", [True, False])
 def test_use(busy: bool) -> None:
     """Answers and progress put the probe off, and so does a call in flight, be it ever so silent: a server that does
-    one thing at a time cannot answer."""
+    one thing at a time cannot answer. One probe is sent beside it, whose silence is no miss."""
     line = Line()
     for second in range(10, 1000, 10):
         line.busy, line.signs = busy, line.signs + (not busy)
         line.until(second)
-    assert line.log == []
+    assert line.log == ([(30.0, "PROBE")] if busy else [])
+    assert (line.pulse.mute, line.pulse.slow) == (busy, False)
+    if busy:
+        line.until(1000).answer()
     line.busy = False
-    assert 1065 <= line.until(1130).log[0][0] <= 1125
+    assert 1065 <= next(at for at, _ in line.until(1130).log if at > 1000) <= 1125
 
 
 def test_progress_while_it_is_probed() -> None:
@@ -135,6 +138,56 @@ def test_a_server_that_answers_everything_late() -> None:
     whats = [what for _, what in line.log]
     assert line.pulse.slow and len(whats) > 100
     assert "MISSEDMISSED" not in "".join(whats)
+
+
+def test_a_call_without_any_sign() -> None:
+    """30 s into a silent call it is probed beside it, 2 s later it is mute, for as long as it says nothing, and never
+    missed; a call that was given up changes nothing of that until the time of silence is over."""
+    line = Line()
+    line.busy = True
+    assert not line.until(31.9).pulse.mute and line.log == [(30, "PROBE")]
+    assert line.until(32).pulse.mute and line.pulse.beside == 1
+    assert line.until(95).pulse.heard_of(95) == 95
+    line.busy = False
+    assert line.until(150).pulse.mute
+    assert "MISSED" not in [what for _, what in line.log]
+    line.until(250)
+    assert [what for _, what in line.log][-2:] == ["MISSED", "MISSED"]
+
+
+def test_a_call_of_a_server_that_answers_beside_it() -> None:
+    """It is asked now and then and never called anything; one that answers late was at its call, and is not slow."""
+    line = Line()
+    line.busy = True
+    for second in range(1, 1000):
+        before = line.pulse.number
+        if line.until(second).pulse.number > before:
+            line.answer()
+    assert 20 < len(line.log) < 34 and not line.pulse.mute and not line.pulse.slow
+    late = Line()
+    late.busy = True
+    found = [late.until(60).pulse.mute, late.answer().pulse.mute, late.pulse.slow]
+    assert found == [True, False, False]
+
+
+def test_progress_after_it_was_mute() -> None:
+    """Any sign ends it, though the probe stays unanswered."""
+    line = Line()
+    line.busy = True
+    before = line.until(60).pulse.mute
+    line.signs += 1
+    assert (before, line.until(71).pulse.mute) == (True, False)
+
+
+def test_a_rest() -> None:
+    """While nothing can come through, nothing is asked or missed, and the silence before does not count."""
+    line = Line().until(115)
+    assert line.log == [(100, "PROBE"), (110, "MISSED")]
+    before = line.pulse.slow
+    line.pulse.rested(115, line.signs)
+    assert (before, line.pulse.slow, line.pulse.silent(115)) == (True, False, 0)
+    assert line.until(214).log[2:] == []
+    assert line.until(216).log[2:] == [(215, "PROBE")]
 
 
 def test_a_probe_that_fails() -> None:

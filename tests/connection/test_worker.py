@@ -18,6 +18,7 @@ from mcphub.connection.backoff import Backoff
 from mcphub.connection.faults import FaultKind
 from mcphub.connection.handshake import Ignored
 from mcphub.connection.machine import IDLE, Asked, Connected, Disabled, Failed, NeedsAuth, Pending, TurnedOff
+from mcphub.connection.rest import Known
 from mcphub.connection.worker import Worker
 from mcphub.errors import JSONRPCError
 from mcphub.spec import InProcessSpec, Origin, Scope, ServerSpec, StdioSpec
@@ -381,11 +382,26 @@ async def test_a_busy_server(around: Surroundings) -> None:
             assert bench.worker.last_fault is None or bench.worker.last_fault.kind is FaultKind.HTTP_UNAVAILABLE
 
 
-@pytest.mark.parametrize("status", [401, 403])
-async def test_a_server_that_wants_a_sign_in(around: Surroundings, status: int) -> None:
+async def test_a_server_that_forbids(around: Surroundings) -> None:
+    """A bare 403 is a failure that a later try may mend, without a person (auth, 1.1)."""
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server:
+        server.on("server/discover", empty(403))
+        async with working(Bench(remote(server.url, {"Authorization": "Bearer s3cret"}), around)) as bench:
+            await bench.until(lambda w: isinstance(w.state, Failed))
+            assert bench.worker.last_fault is not None and bench.worker.last_fault.kind is FaultKind.HTTP_STATUS
+            assert "HTTP 403" in bench.worker.last_fault.message
+            bench.worker.wake_failed()  # as a call does
+            await bench.connected()
+
+
+_MORE = ("WWW-Authenticate", 'Bearer error="insufficient_scope", scope="more"')
+
+
+@pytest.mark.parametrize("reply", [empty(401), empty(403, _MORE)], ids=[401, 403])
+async def test_a_server_that_wants_a_sign_in(around: Surroundings, reply: Reply) -> None:
     """A person is needed: nothing is tried again until one asks; no credential is shown."""
     async with RudeHttp(OrdinaryMcp(era="modern")) as server:
-        server.on("server/discover", empty(status))
+        server.on("server/discover", reply)
         async with working(Bench(remote(server.url, {"Authorization": "Bearer s3cret"}), around)) as bench:
             await bench.until(lambda w: isinstance(w.state, NeedsAuth))
             assert isinstance(bench.worker.state, NeedsAuth)
@@ -491,6 +507,27 @@ async def test_a_lazy_server_that_is_known(around: Surroundings, log: Path) -> N
         worker.post(Asked())
         await bench.connected()
         assert (starts(log), worker.listed) == (2, 1)
+        worker.learn()
+        assert isinstance(worker.state, Connected)
+
+
+async def test_a_lazy_server_that_is_not_as_it_is_known(
+    around: Surroundings, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is started for its lists alone, with the old ones shown, and sleeps again."""
+    monkeypatch.setattr(module, "LEARNED", 0.3)
+    async with working(Bench(fake({}), around)) as before:
+        await before.connected()
+        known = before.worker.known
+        assert known is not None
+    old = Known(known.facts, (b'{"name":"old"}',), known.shelf)
+    async with working(Bench(fake({}, log=log, lazy=True), around, known=old)) as bench:
+        worker = bench.worker
+        worker.learn()
+        assert worker.waking and worker.tools == old.tools
+        await bench.connected()
+        await bench.until(is_idle)
+        assert (starts(log), worker.tools, worker.listed) == (1, known.tools, 2)
 
 
 async def test_a_server_of_one_agent(around: Surroundings, log: Path) -> None:

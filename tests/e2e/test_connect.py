@@ -17,7 +17,7 @@ import anyio.to_thread
 import psutil
 import pytest
 
-from tests.fakes.agent import Agent, text
+from tests.fakes.agent import text
 from tests.fakes.bridge import bridge
 from tests.fakes.hub import MCPHUB, Fake, Hub, Place, eventually, running, start
 
@@ -187,25 +187,24 @@ async def test_another_daemon_that_is_started_at_the_same_moment(place: Place) -
     place.configure(SERVERS)
     late = Late(place)
     async with AsyncExitStack() as stack:
-        agent: Agent | None = None
-        for _ in range(2):
+        agent = await stack.enter_async_context(bridge(place, command=late.command))
+        for first in (True, False):
             async with anyio.create_task_group() as tasks:
-                if agent is None:
-                    agent = await stack.enter_async_context(bridge(place, command=late.command))
+                if first:
                     tasks.start_soon(agent.initialize)
                 await late.begun()
-                hub = Hub(place, await start(place, {}))
-                assert hub.process is not None
-                stack.push_async_callback(hub.process.aclose)
+                process = await start(place, {})
+                stack.push_async_callback(process.aclose)
                 await late.go()
+            hub = Hub(place, process)
             await hub.until_state(*SERVERS)
             assert text(await agent.call("mcp__old__echo", {"text": "x"})) == "x"
-            assert (await hub.status())["daemon"]["pid"] == hub.process.pid
+            assert (await hub.status())["daemon"]["pid"] == process.pid
             await hub.kill()
         await late.begun()  # nobody else this time
         await late.go()
         with anyio.fail_after(15):
-            while "result" not in await agent.call("mcp__old__echo", {"text": "x"}):
+            while "result" not in await agent.call("mcp__old__echo", {"text": "x"}):  # noqa: ASYNC110
                 await anyio.sleep(0.05)
     await hub.end_daemon()
 

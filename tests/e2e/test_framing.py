@@ -193,6 +193,20 @@ async def test_two_ids_in_one_envelope(agent: Agent, ids: str) -> None:
     assert "cannot be read: duplicate members in the envelope" in response["error"]["message"]
 
 
+BOTH = {"write": answer('{},"error":{"code":1,"message":"x"}') + "\n"}
+SAID = "cannot be read: both a result and an error"
+
+
+async def test_a_result_and_an_error_in_one_answer(agent: Agent) -> None:
+    """What says both says neither: a call, the handshake and a list fail by that name."""
+    response = await do(agent, "plain", BOTH)
+    assert SAID in response["error"]["message"]
+    assert text(await do(agent, "plain", {"text": "next"})) == "next"
+    servers = {name: Fake({"on": {method: [BOTH]}}) for name, method in (("a", "initialize"), ("b", "tools/list"))}
+    async with running(servers) as hub:
+        await hub.until(lambda report: all(SAID in json.dumps(row(report, name)) for name in servers))
+
+
 async def test_content_length_framing() -> None:
     """C056: the framing of language servers is recognised, not waited out."""
     body = answer(INITIALIZED, "1")

@@ -92,3 +92,22 @@ async def test_a_project_that_is_always_on(place: Place) -> None:
     async with running({}, place=place):
         await eventually(lambda: len(place.starts("kept")) == 2, timeout=15)
     assert place.starts("usual") == []
+
+
+async def test_a_stopped_process_with_a_call_in_flight(place: Place) -> None:
+    """C086: it is not plain connected: status and why say at once that the process is stopped, and nothing ends the
+    call, which is answered when it goes on."""
+    async with running({"a": Fake()}, place=place) as hub, await hub.agent() as agent:
+        await hub.until_state("a")
+        await agent.initialize()
+        os.kill(place.starts("a")[0], signal.SIGSTOP)
+        call = await agent.start("tools/call", {"name": "mcp__a__echo", "arguments": {"text": "late"}})
+        with anyio.fail_after(10):
+            while not (found := await hub.server("a"))["slow"]:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        assert (found["state"], found["state_text"]) == ("connected", "connected (stopped)")
+        assert "its process is stopped" in found["reason"]
+        _, why = await hub.control("GET", "/v1/why/a")
+        assert why["answer"].startswith("a runs; its process is stopped (SIGSTOP)")
+        os.kill(place.starts("a")[0], signal.SIGCONT)
+        assert text(await agent.response(call)) == "late"

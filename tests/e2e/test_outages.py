@@ -176,7 +176,8 @@ async def test_a_vpn_that_ends_and_comes_back(laptop: Laptop) -> None:
 
 
 async def test_a_network_that_was_left_for_a_moment(laptop: Laptop) -> None:
-    """Connections that were open are not thrown away: each is asked the least that its era allows, and goes on."""
+    """Connections that were open are not thrown away, however many calls fail meanwhile, which are told that the
+    machine is offline: each is asked the least that its era allows, and goes on."""
     hub = laptop.hub
     before = await hub.until_state(*ALL)
     pings, looks = len(laptop.far.sent("ping")), len(laptop.modern.sent("server/discover"))
@@ -185,6 +186,12 @@ async def test_a_network_that_was_left_for_a_moment(laptop: Laptop) -> None:
     report = await hub.until(lambda report: row(report, "far")["warnings"] != row(before, "far")["warnings"])
     assert row(report, "far")["state"] == "connected"
     assert any("no way to its host now" in warning for warning in row(report, "far")["warnings"])
+    async with await hub.agent() as agent:
+        await agent.initialize()
+        for name in ["far", "modern"] * 5:
+            answer = await agent.call(f"mcp__{name}__echo", {"text": "x"})
+            assert "this machine is offline, or has no way to the server's host" in json.dumps(answer), name
+    assert row(await hub.status(), "far")["state"] == row(await hub.status(), "modern")["state"] == "connected"
     await laptop.switch("radio", "up")
     await laptop.far.until(lambda: len(laptop.far.sent("ping")) == pings + len(FLEET) + 1)
     await laptop.modern.until(lambda: len(laptop.modern.sent("server/discover")) == looks + 1)

@@ -232,6 +232,36 @@ async def test_at_random_moments(place: Place) -> None:
     await hub.end_daemon()
 
 
+async def test_daemon_and_launcher_killed_at_once(place: Place) -> None:
+    """C030: what is left of servers then, in sessions of their own and ignoring everything, the next daemon ends."""
+    forks = Path(__file__).parents[1] / "fakes" / "stubborn.py"
+    double = place.entry("double", Fake())
+    double = {"command": "sh", "args": ["-c", FORKS, sys.executable, str(forks), str(place.root), *double["args"][1:]]}
+    place.configure({"double": double})
+    hub = Hub(place, None)
+    async with bridge(place) as agent:
+        await agent.initialize()
+        await hub.until_state("double")
+        pid = await daemon_of(hub)
+        children = [one for one in place.processes() if one.pid not in (pid, agent.pid)]
+        [launcher] = [one for one in psutil.Process(pid).children() if one.name() == "mcphub-launcher"]
+        os.kill(pid, signal.SIGSTOP)  # it does not see the launcher's end
+        launcher.kill()
+        left = [one for one in children if one.pid != launcher.pid]
+        await eventually(lambda: not all(one.is_running() and alive(one.pid) for one in left), timeout=5)
+        orphans = [one for one in left if one.is_running() and alive(one.pid)]
+        assert orphans, "they outlive both"
+        await kill(hub, pid)
+        await gone(orphans)
+        await hub.until_state("double")
+        assert "processes that servers of an earlier daemon had left running" in (
+            place.root / "state" / "mcphub" / "daemon.log"
+        ).read_text("utf-8")
+        await works(agent, "mcp__double__echo")
+    await hub.end_daemon()
+    assert not (place.runtime / "mcphub" / "launcher.marks").exists()
+
+
 async def test_a_restart_in_order(place: Place, tmp_path: Path) -> None:
     """An upgrade is no end: subscriptions stay, large answers that nobody has read yet come whole or not at all."""
     hub = Hub(place, None)

@@ -298,3 +298,31 @@ async def test_a_program_that_only_the_login_shell_finds(place: Place, manager: 
         with anyio.fail_after(10):
             assert await process.wait() == 0
     hub.check_stderr()
+
+
+async def test_a_call_over_the_control_socket_when_it_is_stopped(place: Place, manager: Manager) -> None:
+    """It is told what an agent is told, in the same kinds, and does not lose its outcome to the end of the socket."""
+    (place.config / "settings.toml").write_text(DRAIN.format(0.1))
+    hub = Hub(place, None)
+    never = {"tool": "mcp__a__do", "arguments": {"actions": [{"wait": str(place.root / "never")}]}}
+    answers: list[tuple[int, Any]] = []
+
+    async def call() -> None:
+        answers.append(await hub.control("POST", "/v1/call", body=never))
+
+    async with manager.daemon() as process:
+        await manager.hears("STATUS=2 servers connected")
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(call)
+            with anyio.fail_after(10):
+                while (await hub.server("a"))["calls_in_flight"] < 3:  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+            process.send_signal(signal.SIGTERM)
+        with anyio.fail_after(10):
+            assert await process.wait() == 0
+    assert [status for status, _ in answers] == [200] * 3
+    for _, report in answers:
+        assert report["error"]["data"]["dev.mcphub/error"] == {"kind": "outcome_unknown", "server": "a", "tool": "do"}
+        assert "mcphub was stopped before the server a answered" in report["error"]["message"]
+    hub.check_stderr()

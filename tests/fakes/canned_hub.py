@@ -397,7 +397,10 @@ class CannedHub:
         self._maybe_raise()
         self.asked.append(("logout", workspace, str(name)))
         if name is not None:
-            return LogoutReport(signed_out=[SignedOutStatus(name=name, revoked=True)])
+            one = SignedOutStatus(name=name, revoked=True)
+            if name.startswith("itself"):
+                one["again"] = name == "itself"
+            return LogoutReport(signed_out=[one])
         idp = SignedOutStatus(name="https://login.example", revoked=None)
         return LogoutReport(signed_out=[SignedOutStatus(name="a", revoked=False)], idp=idp, others=2)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 import struct
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import anyio
@@ -134,11 +135,21 @@ async def hub_is_alone(path: str) -> None:
 
 def _is_accepted(descriptor: int, path: str) -> bool:
     try:
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            return False
         with socket.socket(fileno=os.dup(descriptor)) as sock:
             listening = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
             return sock.getsockname() == path and not listening
     except OSError:
         return False
+
+
+@pytest.fixture(autouse=True)
+def no_descriptor_is_left() -> Iterator[None]:
+    """What a test opens it closes. The loop of the test was made before."""
+    before = len(os.listdir("/proc/self/fd"))
+    yield
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_one_request_at_a_time(hub: CannedHub, path: str) -> None:

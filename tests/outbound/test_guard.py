@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from mcphub.outbound.guard import Forbidden, Guard, range_of
 from tests.tables import Row, label, rows
 
+TEN = frozenset(["10.0.0.0/8"])
+
 
 @pytest.mark.parametrize("row", rows("auth", "addresses"), ids=label)
 def test_which_kind_of_place_it_is(row: Row) -> None:
@@ -46,11 +48,17 @@ def test_what_is_inside(address: ipaddress.IPv4Address) -> None:
 @pytest.mark.parametrize(
     ("guard", "host", "port", "address", "allowed"),
     [
-        (Guard(frozenset(["private"])), "as.example", 443, "10.0.0.5", True),
-        (Guard(frozenset(["private"])), "as.example", 443, "::ffff:10.0.0.5", True),
-        (Guard(frozenset(["private"])), "as.example", 443, "127.0.0.1", False),
-        (Guard(frozenset(["private"])), "as.example", 443, "169.254.169.254", False),
-        (Guard(frozenset(["private"])), "as.example", 443, "64:ff9b::a00:5", False),
+        (Guard(networks=TEN), "as.example", 443, "10.0.0.5", True),
+        (Guard(networks=TEN), "as.example", 443, "::ffff:10.0.0.5", True),
+        (Guard(networks=TEN), "as.example", 443, "127.0.0.1", False),
+        (Guard(networks=TEN), "as.example", 443, "169.254.169.254", False),
+        (Guard(networks=TEN), "as.example", 443, "64:ff9b::a00:5", False),
+        (Guard(networks=TEN), "as.example", 443, "172.16.0.5", False),
+        (Guard(networks=TEN), "as.example", 443, "192.168.0.5", False),
+        (Guard(networks=TEN), "as.example", 443, "100.64.0.5", False),
+        (Guard(networks=TEN), "as.example", 443, "fd00::5", False),
+        (Guard(networks=frozenset(["100.64.0.0/10"])), "as.example", 443, "100.64.0.5", True),
+        (Guard(networks=frozenset(["fc00::/7"])), "as.example", 443, "fd00::5", True),
         (Guard(frozenset(["loopback"])), "localhost", 80, "127.0.0.1", True),
         (Guard(frozenset(["loopback"])), "localhost", 80, "10.0.0.5", False),
         (Guard(hosts=frozenset(["as.corp.example"])), "AS.corp.example", 8443, "10.0.0.5", True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import anyio.abc
@@ -12,6 +13,7 @@ from websockets.asyncio.server import ServerConnection
 
 from mcphub.errors import TransportError
 from mcphub.outbound.websocket import Closed, credentials, open_websocket
+from tests.fakes.certificates import Authority
 from tests.fakes.rude_websocket import RudeWebSocket
 
 pytestmark = pytest.mark.anyio
@@ -49,6 +51,50 @@ async def proxy(status: str) -> AsyncIterator[tuple[int, list[str]]]:
         tasks.start_soon(listener.serve, handle)
         yield listener.extra(anyio.abc.SocketAttribute.local_port), heads
         tasks.cancel_scope.cancel()
+
+
+async def refused(url: str) -> TransportError:
+    with anyio.fail_after(10), pytest.raises(TransportError) as caught:
+        await open_websocket(url, [], {}, None, 1 << 20)
+    return caught.value
+
+
+async def test_a_peer_that_sends_garbage() -> None:
+    """It is named as it is where HTTP is asked for."""
+
+    async def handle(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(b"\x00\xffgarbage\r\n\r\n")
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, handle)
+        error = await refused(f"ws://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}/")
+        tasks.cancel_scope.cancel()
+    assert error.kind == "refused"
+    assert "is no WebSocket: it does not speak HTTP as it should: " in str(error)
+
+
+async def test_ws_to_a_port_that_wants_tls(tmp_path: Path) -> None:
+    """Most servers only close; whether they would have spoken TLS is looked at."""
+    authority = Authority.made(tmp_path)
+    async with RudeWebSocket(echo, tls=authority.server("127.0.0.1")) as server:
+        error = await refused(server.url.replace("wss:", "ws:"))
+    assert error.kind == "tls"
+    assert str(error).endswith("looks like TLS, and was asked without: the URL should begin with wss://")
+
+
+async def test_nobody_takes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that is named is the one that the attempt took."""
+    monkeypatch.setattr("mcphub.outbound.websocket.CONNECT_TIMEOUT", 0.1)
+
+    async def nowhere(host: str, port: int) -> None:
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr("mcphub.outbound.websocket.dial", nowhere)
+    error = await refused("ws://127.0.0.1:9/")
+    assert (str(error), error.kind) == ("no connection to 127.0.0.1:9 within 10 s", "unreachable")
 
 
 async def test_a_proxy() -> None:

@@ -82,6 +82,36 @@ def test_long_bodies_are_cut() -> None:
     assert len(shown(b"x" * 10_000)) < 220
 
 
+@pytest.mark.parametrize("status", [200, 400, 500])
+@pytest.mark.parametrize("kind", ["text/plain", JSON])
+@pytest.mark.parametrize(
+    "body", [b"<p>%b</p>", b'{"error":"%b"}', b'{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"%b"}}']
+)
+def test_secrets_are_taken_out_before_anything_is_cut(status: int, kind: str, body: bytes) -> None:
+    """S12: half of a secret is one too; an error stays the JSON that it was. What comes with a status of success and is
+    a message is the server's own."""
+    secret = "q7" * 400
+
+    def clean(text: str) -> str:
+        return text.replace(secret, "***")
+
+    said = body % secret.encode()
+    found = reply(7, Head(status, kind), said, session=False, probing=False, now=NOW, clean=clean)
+    told = found.message if isinstance(found, Refusal) else found.decode()
+    if status == 200 and body.startswith(b'{"jsonrpc'):
+        assert secret in told
+    else:
+        assert "q7q7" not in told and ("***" in told) == (status != 200 or body[:1] != b"{")
+        assert isinstance(found, Refusal) or json.loads(found)["error"]["message"] == "***"
+
+
+def test_an_error_that_cannot_be_cleaned() -> None:
+    """Nothing is shown of one that is no JSON any more without its secret, nor of one of a megabyte."""
+    for body, clean in ((b'{"error":"k3y"}', lambda text: text.replace("k3y", '"')), (b"x" * (1 << 21), str)):
+        found = reply(7, Head(400, JSON), body, session=False, probing=False, now=NOW, clean=clean)
+        assert refused(found).message == "HTTP 400 Bad Request"
+
+
 @pytest.mark.parametrize("status", [200, 202, 204])
 def test_nothing_is_no_answer_to_a_request(status: int) -> None:
     """C063: a request that is merely accepted has no answer."""
@@ -151,6 +181,15 @@ def test_redirects_that_are_not_followed(status: int) -> None:
     found = refused(answer(status, location="https://login.example"))
     assert found.kind == "refused"
     assert "redirected to https://login.example" in found.message
+
+
+def test_a_loop_of_redirects() -> None:
+    """C071: it is said how many there were, and not that the last one was not followed."""
+    head = Head(307, location="http://here", followed=5)
+    found = reply(7, head, b"", session=False, probing=False, now=NOW)
+    assert isinstance(found, Refusal)
+    said = "HTTP 307 Temporary Redirect: redirected again after 5 redirects in a row, which are too many"
+    assert (found.kind, found.message) == ("refused", said)
 
 
 # -- ids

@@ -280,8 +280,13 @@ def wants(how: str) -> dict[str, Any]:
             ["open the vault: mcphub vault unlock"],
         ),
         (server("a", sign_in=wants("browser")), "a runs", ["sign in: mcphub login a"]),
+        (
+            server("a", sign_in={**wants("wait"), "reason": "policy_denied"}),
+            "a runs; x (policy_denied)",
+            ["wait, it is tried again by itself; at once: mcphub reconnect a"],
+        ),
     ],
-    ids=["connected", "slow", "failed", "pending", "idle", "needs-auth", "sign-in", "vault", "scope"],
+    ids=["connected", "slow", "failed", "pending", "idle", "needs-auth", "sign-in", "vault", "scope", "denied"],
 )
 def test_the_connection(row: ServerStatus, answer: str, following: list[str]) -> None:
     """Of what may run the daemon's row says the rest."""

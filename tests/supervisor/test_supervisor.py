@@ -19,7 +19,9 @@ from mcphub.connection.machine import IDLE, Connected, Disabled, Failed
 from mcphub.connection.worker import Worker
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.spec import Broken, Desired, InstanceKey, Off, Origin, Problem, Scope, Secret, ServerSpec, StdioSpec, Want
+from mcphub.store.catalogues import CatalogueStore
 from mcphub.supervisor import supervisor as module
+from mcphub.supervisor.catalogues import Catalogues
 from mcphub.supervisor.startup import Limiters
 from mcphub.supervisor.supervisor import Supervisor
 from mcphub.transport.link import Surroundings
@@ -54,9 +56,11 @@ async def around(nothing_is_left: None) -> AsyncIterator[Surroundings]:
 
 
 @asynccontextmanager
-async def running(around: Surroundings) -> AsyncIterator[Supervisor]:
+async def running(around: Surroundings, catalogues: Catalogues | None = None) -> AsyncIterator[Supervisor]:
     """One that is stopped in order, in bounded time."""
-    supervisor = Supervisor(around, Limiters.of(20), QUICK, Quiet(), lambda level, text: None)
+    supervisor = Supervisor(
+        around, Limiters.of(20), QUICK, Quiet(), lambda level, text: None, catalogues=catalogues
+    )
     async with anyio.create_task_group() as tasks:
         started = anyio.Event()
         tasks.start_soon(supervisor.run, started)
@@ -324,6 +328,36 @@ async def test_what_a_lazy_server_said_is_remembered(around: Surroundings, tmp_p
             assert worker.state == IDLE
             assert b'"echo"' in worker.tools[0]
         assert len([line for line in received(log) if isinstance(line, str) and "#start" in line]) == 1
+
+
+async def test_what_a_lazy_server_said_outlives_the_daemon(around: Surroundings, tmp_path: Path) -> None:
+    """Its lists are saved as often as they change, and not where they are not whole: that one is started again."""
+    store = CatalogueStore(str(tmp_path / "catalogues"), bytes(32))
+    changing = {
+        "capabilities": {"tools": {"listChanged": True}, "logging": {}},
+        "on": {"logging/setLevel": [{"tools": ["new"]}, {"answer": {}}]},
+    }
+    page = {"answer": {"tools": [{"name": "p", "inputSchema": {"type": "object"}}], "nextCursor": "2"}}
+    cut = [[page], [{"error": {"code": -1, "message": "no"}}]]
+    failing = {"capabilities": {"tools": {}}, "on": {"tools/list": cut}}
+    whole = fake(changing, log=tmp_path / "whole", name="whole", lazy=True)
+    part = fake(failing, log=tmp_path / "part", name="part", lazy=True)
+    for starts in ((1, 1), (1, 2)):
+        catalogues = Catalogues(store, around.environment, lambda level, text: None)
+        async with running(around, catalogues) as supervisor:
+            supervisor.want(wanted(whole, part))
+            worker = supervisor.workers[whole.key()]
+            worker.want_log_level("debug")
+            assert (worker.state == IDLE) is (starts != (1, 1))
+
+            def renewed(worker: Worker = worker) -> bool:
+                return any(b'"new"' in tool for tool in worker.tools)
+
+            await until(supervisor, renewed)
+            await until(supervisor, lambda: all(one.state == IDLE for one in supervisor.workers.values()))
+            catalogues.flush()
+        found = [[x for x in received(tmp_path / name) if str(x).startswith("#start")] for name in ("whole", "part")]
+        assert tuple(map(len, found)) == starts
 
 
 async def test_memory_of_lazy_servers_is_bounded(

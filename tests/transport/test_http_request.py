@@ -11,7 +11,7 @@ from mcphub.protocol import jsonrpc
 from mcphub.protocol.http_answer import Refusal
 from mcphub.protocol.mirrored import Told
 from mcphub.spec import HttpSpec, Origin, Scope, Secret, ServerSpec
-from mcphub.transport.http_request import HttpRequest, common_headers, rest_of, time_for, worded
+from mcphub.transport.http_request import HttpRequest, after_signer, common_headers, rest_of, time_for, worded
 
 pytestmark = pytest.mark.anyio
 
@@ -34,6 +34,23 @@ async def test_what_it_is(method: str, params: dict[str, Any], modern: bool, end
     request = made(method, params)
     assert (request.modern, request.endless, request.counted) == (modern, endless, not endless)
     assert not (request.answered or request.sent or request.cancelled)
+
+
+@pytest.mark.parametrize(
+    ("challenge", "kind"),
+    [
+        ("", "refused"),
+        ("Bearer", "refused"),
+        ('Bearer error="invalid_token"', "refused"),
+        ('Bearer error_description="insufficient_scope, error=\\"insufficient_scope\\""', "refused"),
+        ('Bearer error="insufficient_scope", scope="a"', "needs_auth"),
+        ('Basic realm="x", Bearer error="insufficient_scope"', "needs_auth"),
+    ],
+)
+def test_what_a_403_means(challenge: str, kind: str) -> None:
+    """1.1: more is to be allowed where it says so; anything else is no matter of signing in."""
+    found = after_signer(Refusal("refused", "HTTP 403 Forbidden", challenge=challenge, forbidden=True), None)
+    assert (found.kind, found.message) == (kind, "HTTP 403 Forbidden")
 
 
 @pytest.mark.parametrize(

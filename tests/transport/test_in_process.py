@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 from mcphub.errors import JSONRPCError, TransportError
@@ -136,7 +138,7 @@ async def test_what_would_end_the_program_ends_its_call() -> None:
     """Whatever a handler raises, at once, awaited or in a thread, is the answer to that request and to no other."""
 
     async def later(error: BaseException) -> dict[str, Any]:
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         raise error
 
     def throw(error: BaseException) -> dict[str, Any]:
@@ -173,7 +175,8 @@ async def test_a_thread_that_raises_generator_exit() -> None:
 
     recorder = Recorder()
     with pytest.raises(TransportError, match="the server failed: GeneratorExit"):
-        async with open_in_process("x", {"x": lambda method, params: anyio.to_thread.run_sync(throw)}, recorder) as link:
+        servers = {"x": lambda method, params: anyio.to_thread.run_sync(throw)}
+        async with open_in_process("x", servers, recorder) as link:
             link.channel.send(request(1, "x"))
             await anyio.sleep_forever()
     assert [json.loads(line)["error"]["message"] for line in recorder.lines] == ["GeneratorExit: "]

@@ -29,11 +29,12 @@ def test_what_ends_a_program_ends_its_task(error: BaseException) -> None:
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        task = asyncio.ensure_future(thrown(error))
+        task = loop.create_task(thrown(error))
         for n in range(3):
             loop.call_soon(others.append, n)
-        [found] = await asyncio.gather(task, return_exceptions=True)
-        assert found is error
+        with pytest.raises(type(error)) as caught:
+            await task
+        assert caught.value is error
         await asyncio.sleep(0)
 
     with asyncio.Runner(loop_factory=partial(InProcessLoop, reported.append)) as runner:

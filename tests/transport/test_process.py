@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from mcphub.errors import TransportError
-from mcphub.transport import process_groups
+from mcphub.transport import launcher_link, process_groups
 from mcphub.transport.child import Child
 from mcphub.transport.launcher.proc import look, look_at
 from mcphub.transport.process import Launcher
@@ -398,6 +398,40 @@ async def test_a_stopped_or_terminated_launcher_goes_on(real_launcher: Launcher)
     with anyio.fail_after(5):
         async with running(real_launcher, [*PYTHON, "-c", "print(1)"]) as program:
             assert await program.read(1) == b"1\n"
+
+
+async def test_a_launcher_that_hangs_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C030: one that was stopped by a signal is noticed by what it owes, killed with all that it had started, and
+    named; the next program starts. One that answers again in time is left alone."""
+    monkeypatch.setattr(launcher_link, "_STEP", 0.02)
+    mark = token()
+    with anyio.fail_after(20):
+        async with Launcher() as launcher, anyio.create_task_group() as tasks:
+            first = launcher.pid
+            assert first is not None
+            null = os.open(os.devnull, os.O_RDWR)
+            request = SpawnRequest([*PYTHON, "-c", "import signal; signal.pause()", mark], {}, "/", (null, null, null))
+            child = await launcher.spawn(request)
+            os.kill(first, signal.SIGSTOP)
+            with anyio.move_on_after(0.06):
+                await launcher.spawn(request)
+            os.kill(first, signal.SIGCONT)
+            other = await launcher.spawn(request)
+            assert launcher.pid == first
+            os.kill(first, signal.SIGSTOP)
+            with pytest.raises(TransportError, match="launcher process did not answer for 0.2 s and was killed"):
+                await launcher.spawn(request)
+            await child.gone.wait()
+            await other.gone.wait()
+            again = await launcher.spawn(request)
+            assert launcher.pid not in (None, first)
+            tasks.start_soon(again.end, 0.0)
+            await again.gone.wait()
+            os.close(null)
+        assert find(mark) == []
+    assert "did not answer for 0.2 s and was killed, with the servers that it had started" in caplog.text
 
 
 async def test_the_launcher_is_small(real_launcher: Launcher) -> None:

@@ -16,6 +16,17 @@ from tests.fakes.canned_hub import CannedHub
     [
         (["a"], ["a: signed out, and its tokens are revoked"]),
         (
+            ["itself"],
+            ["itself: signed out, and its tokens are revoked; it gets tokens again by itself when it is used"],
+        ),
+        (
+            ["itself-no-more"],
+            [
+                "itself-no-more: signed out, and its tokens are revoked; it needs the organisation's login now: "
+                "mcphub login itself-no-more"
+            ],
+        ),
+        (
             ["--all"],
             [
                 "a: signed out here; its authorization server did not confirm that it revoked",

@@ -295,3 +295,14 @@ def test_what_credentials_want() -> None:
     assert status.sign_in(server("a")) == ""
     for how in status.SIGN_IN:
         assert status.sign_in(server("a", sign_in={**need, "how": how, "scopes": []})).startswith(need["detail"])
+
+
+def test_how_a_sign_in_failed() -> None:
+    """The table says it too, and of a connected server why its tokens are not renewed."""
+    need: Any = {"reason": "denied", "detail": "as.example says no", "how": "browser", "scopes": []}
+    waiting = server("a", state="needs-auth", reason="needs a sign-in: mcphub login a", sign_in=need)
+    assert status.why(waiting) == "as.example says no (denied); needs a sign-in: mcphub login a"
+    first = {**need, "reason": "login_required", "detail": "nobody has signed in to it yet"}
+    assert status.why(server("a", state="needs-auth", reason="needs a sign-in", sign_in=first)) == "needs a sign-in"
+    denied = {**need, "reason": "policy_denied", "detail": "it is not allowed", "how": "wait"}
+    assert status.why(server("a", sign_in=denied)).endswith("at once by: mcphub reconnect a")

@@ -149,7 +149,7 @@ def test_env_file_that_is_not_read(raw: dict[str, Any]) -> None:
     assert env_file_path(layer.entries[0], layer.directory, CONTEXT) is None
 
 
-@pytest.mark.parametrize("where", ["args.0", "command"])
+@pytest.mark.parametrize("where", ["args[0]", "command"])
 def test_a_secret_in_the_command_line(where: str) -> None:
     """Others can read it there: that is said with the file and the key, and what to do instead; `env` is no such place,
     nor is what only looks like a reference."""
@@ -157,7 +157,7 @@ def test_a_secret_in_the_command_line(where: str) -> None:
     if where == "command":
         raw = {"command": "${secret:gh/t}"}
     assert [text for text in parsed(raw).warnings if "secret" in text] == [
-        f"{USER}:1 mcpServers.s.{where}: puts ${{secret:gh/t}} into the command line, where others can read it; use env "
-        "instead"
+        f"{USER}:1 mcpServers.s.{where}: puts ${{secret:gh/t}} into the command line, where others can read it; "
+        "use env instead"
     ]
     assert parsed({"command": "x", "args": ["secret:gh"], "env": {"T": "${secret:gh/t}"}}).warnings == ()

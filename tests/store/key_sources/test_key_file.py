@@ -88,4 +88,5 @@ def test_what_is_to_be_done_about_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path.symlink_to(tmp_path / "real")
     with pytest.raises(VaultUnavailable, match="it is a link") as caught:
         KeyFile(str(path)).missing()
-    assert caught.value.trouble is Trouble.PERMISSIONS and f'[vault] key = "file:{tmp_path / "real"}"' in str(caught.value)
+    assert caught.value.trouble is Trouble.PERMISSIONS
+    assert f'[vault] key = "file:{tmp_path / "real"}"' in str(caught.value)
