@@ -38,6 +38,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.tools and args.name is None:
+        raise UsageError("cannot approve tools: name the server, as in `mcphub approve --tools NAME`")
     client = ControlClient(workspace=current_workspace())
     if args.tools:
         return _tools(client, args.name, args.json)
@@ -145,9 +147,7 @@ def tools_question(report: ToolChangesReport) -> str:
     return "".join(output.line(text) + "\n" for text in lines) + "Let your agents use them as they are now? [y/N] "
 
 
-def _tools(client: ControlClient, name: str | None, as_json: bool) -> int:
-    if name is None:
-        raise UsageError("cannot approve tools: name the server, as in `mcphub approve --tools NAME`")
+def _tools(client: ControlClient, name: str, as_json: bool) -> int:
     report = client.tool_changes(name)
     if not report["changes"] and not report["problem"]:
         if as_json:
