@@ -13,7 +13,7 @@ import anyio
 
 from mcphub.auth import challenge, urls
 from mcphub.auth.credential import Credential
-from mcphub.auth.failures import NOBODY_YET, TRANSIENT, Failure, FlowFailure, Unmet, XaaFailure
+from mcphub.auth.failures import NOBODY_YET, NOT_KEPT, TRANSIENT, Failure, FlowFailure, Unmet, XaaFailure
 from mcphub.auth.records import TokenSet
 from mcphub.errors import TransportError
 
@@ -142,11 +142,17 @@ class BearerSigner:
 
     @property
     def login(self) -> str:
-        return f"mcphub login {self._credential.account.name}"
+        login, need = f"mcphub login {self._credential.account.name}", self._credential.need
+        if need is None or need.failure.reason is not Unmet.STORE:
+            return login
+        return f"{login}, but first: {need.failure.detail}"
 
     def told(self, message: str) -> tuple[str, str] | None:
         failure = self.failure
-        if failure is None or (failure.reason is Unmet.LOGIN_REQUIRED and not self._vain):
+        first = failure is not None and (
+            failure.reason is Unmet.LOGIN_REQUIRED or failure.detail.startswith(NOT_KEPT)
+        )
+        if failure is None or (first and not self._vain):
             return None  # whoever opens the connection looks whether there is a sign-in at all
         return _kind(failure), self._told(failure)
 

@@ -21,6 +21,7 @@ from mcphub.auth.discovery import Discovered
 from mcphub.auth.drive import drive
 from mcphub.auth.failures import (
     NOBODY_YET,
+    NOT_KEPT,
     TRANSIENT,
     Failure,
     FlowFailure,
@@ -771,7 +772,7 @@ class Credential:
     async def _unsigned_here(self) -> Failure:
         """As `_unsigned`; where tokens could not be kept, that is to be mended before anybody signs in."""
         if self._loaded and self.ended is None and (barred := await self._home.safe.barred()) is not None:
-            return self._want(Unmet.STORE, f"its tokens could not be kept: {barred}", VAULT)
+            return self._want(Unmet.STORE, f"{NOT_KEPT}: {barred}", VAULT)
         return self._unsigned()
 
     async def _without_login(self) -> Failure | None:

@@ -77,6 +77,8 @@ Reason = FlowFailure | RefreshFailure | XaaFailure | Unmet
 
 #: How the detail of IDP_LOGIN_REQUIRED begins where there was no login before.
 NOBODY_YET = "nobody has signed in"
+#: How a failure begins that says why a sign-in would be in vain: there is no place for its tokens.
+NOT_KEPT = "its tokens could not be kept"
 
 #: What a later try without a person may mend: tokens are kept, the server is not in `needs-auth` for it.
 TRANSIENT = frozenset(

@@ -299,7 +299,7 @@ async def test_signs_of_a_sign_in() -> None:
         server = servers["oauth"]
         return body(encoded({"resource": server.url, "authorization_servers": ["https://as.example/t1"]}))
 
-    async with many(servers), AsyncExitStack() as stack:
+    async with many(servers):
         servers["oauth"].on("GET", metadata, times=None)
         servers["plain"].on("GET", empty(404), times=None)
         for name in ("oauth", "plain", "key"):
@@ -307,10 +307,7 @@ async def test_signs_of_a_sign_in() -> None:
             servers[name].on("initialize", body_401, times=None)
         entries = {name: entry(server.url) for name, server in servers.items()}
         entries["key"]["headers"] = {"Authorization": "Bearer s3cret-token"}
-        place = Place()
-        settings = f'[vault]\nkey = "file:{place.root / "key"}"\n'
-        stack.callback(place.remove)
-        async with running(entries, settings=settings, place=place) as hub, attached(hub) as agent:
+        async with running(entries) as hub, attached(hub) as agent:
             await hub.until_state("partly")
             report = await hub.until_state("oauth", "plain", "key", state="needs-auth")
             assert "needs a sign-in" in row(report, "oauth")["reason"]

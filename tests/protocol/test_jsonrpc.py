@@ -216,8 +216,10 @@ def oracle(line: bytes) -> dict[str, Any] | None:
         out["method"] = whole(fields["method"])
     if "result" in fields and fields.get("error", 0) is None:
         del fields["error"]
+    elif "error" in fields and fields.get("result", 0) is None:
+        del fields["result"]
     out |= {k: whole(fields[k]) for k in ("params", "result", "error") if k in fields}
-    if "method" in out and out.keys() & {"result", "error"}:
+    if "method" in out and out.keys() & {"result", "error"} or {"result", "error"} <= out.keys():
         return None
     return out if out.keys() & {"method", "result", "error"} else None
 
