@@ -128,6 +128,12 @@ async def test_two_hundred_spawns_leave_nothing(launcher: Launcher) -> None:
     owners = [os.getpid()] + ([launcher.pid] if launcher.pid else [])
     took = []
 
+    def zombies() -> set[int]:
+        children = look()
+        return {child.pid for pid in owners for child in children.get(pid, ()) if child.state == b"Z"}
+
+    others = zombies()  # this process runs other tests too, and adopts what their programs leave
+
     def held() -> list[int]:
         return [len(os.listdir(f"/proc/{pid}/fd")) for pid in owners]
 
@@ -146,8 +152,7 @@ async def test_two_hundred_spawns_leave_nothing(launcher: Launcher) -> None:
                 for _ in range(10):
                     tasks.start_soon(one)
         assert held() == before
-    children = look()
-    assert not [child for pid in owners for child in children.get(pid, ()) if child.state == b"Z"]
+    assert zombies() <= others
     took.sort()
     took_alone = []
     with anyio.fail_after(20):
