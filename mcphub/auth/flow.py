@@ -14,6 +14,7 @@ import msgspec
 Purpose = Literal[
     "resource metadata", "server metadata", "registration", "token", "revocation", "keys", "assertion", "identity"
 ]
+Trouble = Literal["unsafe", "unreachable", "tls", "timeout", "lost", "too_large", "redirect"]
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -56,7 +57,7 @@ class Unanswered(msgspec.Struct, frozen=True):
     `timeout`, `lost` (the answer broke off), `too_large`, `redirect`. `sent`: the server may have acted on it. `detail`
     is the end of a sentence, without secrets."""
 
-    kind: Literal["unsafe", "unreachable", "tls", "timeout", "lost", "too_large", "redirect"]
+    kind: Trouble
     detail: str
     sent: bool = False
 

@@ -16,7 +16,7 @@ import anyio.to_thread
 from mcphub import __version__
 from mcphub.address import address, is_loopback
 from mcphub.auth import urls
-from mcphub.auth.flow import Answered, Ask, Reply, Unanswered
+from mcphub.auth.flow import Answered, Ask, Reply, Trouble, Unanswered
 from mcphub.auth.records import Account
 from mcphub.errors import TransportError
 
@@ -31,7 +31,7 @@ MOST = 256 << 10
 #: Seconds for the addresses of a name that is only judged.
 LOOK = 3.0
 
-_KINDS: Mapping[str, str] = {
+_KINDS: Mapping[str, Trouble] = {
     "forbidden": "unsafe", "unreachable": "unreachable", "tls": "tls", "config": "unsafe", "no_response": "timeout"
 }
 _KEPT = (b"content-type", b"retry-after", b"dpop-nonce", b"cache-control", b"www-authenticate")
@@ -60,9 +60,9 @@ class HttpSender:
         except TimeoutError:
             return Unanswered("timeout", f"no whole answer within {WHOLE:g} s", sent)
         except TransportError as e:
-            kind = _KINDS.get(e.kind, "lost")
+            kind: Trouble = _KINDS.get(e.kind, "lost")
             may_have_acted = kind in ("lost", "timeout")
-            return Unanswered(kind, str(e), may_have_acted)  # type: ignore[arg-type]
+            return Unanswered(kind, str(e), may_have_acted)
 
     async def _guard(self) -> Guard:
         """What may be asked beside public places: this machine and link-local ones only where the server's own URL says
