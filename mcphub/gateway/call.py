@@ -21,9 +21,12 @@ from mcphub.gateway.askable import Undeclared, read_capabilities
 from mcphub.protocol import jsonrpc, older
 from mcphub.protocol.content import edit_result, holds_uri
 from mcphub.protocol.envelope import (
+    HUB_META_MEMBER,
+    NO_META,
     RequestMeta,
     UnsupportedResult,
     error_data,
+    hub_meta_member,
     plain_result,
     request_meta,
     result_parts,
@@ -125,6 +128,18 @@ class Pages(Protocol):
     def invited(self, call: AgentCall) -> bytes: ...
 
 
+class Accounts(Protocol):
+    """Who keeps account of calls from when they are sent until they have ended. `gateway.accounts.Accounts`."""
+
+    def sends(self, call: AgentCall, arguments: Data) -> None: ...
+
+    def answered(self, call: AgentCall, error: bool) -> None: ...
+
+    def goes_on(self, call: AgentCall, kind: str, message: str) -> bool: ...
+
+    def ended(self, call: AgentCall, kind: str) -> None: ...
+
+
 class Results(Protocol):
     """Who looks at the results of tools that say what theirs are like. `gateway.validate.Checks`."""
 
@@ -167,6 +182,14 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
     asking: Any = None
     #: Kept where agent and server are of different eras: the request may have to be sent, or known, again.
     arguments: bytes = b""
+    #: Who keeps account of it, None = nobody needs to.
+    accounts: Accounts | None = None
+    #: An account is open that its answer closes; what an answer costs where nothing is open is one look at this.
+    accounted: bool = False
+    #: How often it was sent.
+    attempts: int = 0
+    #: Its number in the outcome journal, 0 = it is not in there.
+    operation: int = 0
 
     @property
     def hard(self) -> float:
@@ -220,6 +243,9 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
 
     def answered(self, env: Envelope) -> None:
         caller = self.caller
+        if self.accounted:
+            assert self.accounts is not None
+            self.accounts.answered(self, bool(env.error))
         from_modern = self.client.era == "modern"
         if self.questions is None and self.turns is None:
             caller.calls.pop(self.mid, None)
@@ -291,6 +317,8 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
 
     def over(self) -> None:
         """It has ended otherwise than by an answer: nothing waits for it any more."""
+        if self.accounts is not None:
+            self.accounts.ended(self, "local")
         self._over()
 
     def _over(self) -> None:
@@ -364,13 +392,30 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
         """Keep what is needed for sending it again."""
         self.arguments = bytes(params.get("arguments", b"{}"))
 
+    def start(self, arguments: Data, more: bytes) -> None:
+        """Send it, with these members of a retry, which have a leading comma. Each way a `tools/call` is sent is this
+        one."""
+        route, client, meta = self.route, self.client, self.meta
+        assert route is not None
+        if self.accounts is not None:
+            self.accounts.sends(self, arguments)
+        modern = client.era == "modern"
+        if meta is NO_META:
+            offers = self.caller.offers
+            tail = (hub_meta_member(offers) if offers else HUB_META_MEMBER) if modern else b""
+            tail = more + tail if more else tail
+        else:
+            tail = more + request_meta(modern, meta, client.next_id(), self.caller.offers)
+        self.up_id = client.call_tool(self, route.quoted, arguments, tail)
+
     def again(self, client: Client, more: bytes) -> None:
-        """Send it once more, with these members of a retry, which have a leading comma."""
-        assert self.route is not None
-        tail = more + request_meta(True, self.meta, client.next_id(), self.caller.offers)
-        self.up_id = client.call_tool(self, self.route.quoted, self.arguments, tail)
+        """Send what was kept of it once more, on this connection, as the next round of the same call."""
+        self.client = client
+        self.start(self.arguments, more)
 
     def unanswered(self, kind: str, message: str) -> None:
+        if self.accounts is not None and self.accounts.goes_on(self, kind, message):
+            return
         self._over()
         if kind in NOT_ACTED_ON:
             self._not_taken(kind, message)
@@ -411,6 +456,8 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
 
     def not_sent(self, kind: str, why: str) -> None:
         """It will not be sent: the server knows nothing of it."""
+        if self.accounts is not None:
+            self.accounts.ended(self, "not_sent")
         self._over()
         self.error(kind, f"{self.tool} was not sent to the server {self.server}: {why}; it can be called again")
 
@@ -447,6 +494,8 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
 
     def withdraw(self, reason: str) -> None:
         """The agent no longer wants it: nothing more is sent for its id."""
+        if self.accounts is not None:
+            self.accounts.ended(self, "cancelled")
         self._over()
         self.client.withdraw(self.up_id, reason)
 

@@ -27,6 +27,7 @@ from mcphub.connection.client import Client
 from mcphub.connection.machine import NeedsAuth, Pending
 from mcphub.connection.worker import Worker
 from mcphub.gateway import ask_user, invitation, messages, reading, url_steps
+from mcphub.gateway.accounts import Accounts
 from mcphub.gateway.agent import Agent
 from mcphub.gateway.ask_user import AskUser
 from mcphub.gateway.askable import read_capabilities
@@ -50,15 +51,12 @@ from mcphub.gateway.validate import Checks
 from mcphub.gateway.watching import ACKNOWLEDGED, UPDATED, Watching
 from mcphub.protocol import jsonrpc, serving, tool_call
 from mcphub.protocol.envelope import (
-    HUB_META_MEMBER,
     NO_META,
     InvalidMeta,
     RequestMeta,
     UnsupportedVersion,
     error_data,
-    hub_meta_member,
     read_request_meta,
-    request_meta,
 )
 from mcphub.protocol.jsonrpc import EMPTY, UNSET, Envelope, NotAMessage, Raw
 from mcphub.protocol.mrtr import Round, State
@@ -126,6 +124,7 @@ class Gateway:
         self._older = LegacyRounds(supervisor.workers, self.counters, allowed, self._pages)
         self._turns = Turns()
         self._checks = Checks()
+        self._accounts = Accounts()
         self._awakening = Awakening(supervisor.workers)
         self._reading = reading.Reading(
             supervisor.workers,
@@ -419,6 +418,7 @@ class Gateway:
             return
         now, timeout = monotonic(), worker.spec.call_timeout
         call = AgentCall(agent, client, mid, route, meta, now, now + timeout, timeout)
+        call.accounts = self._accounts
         if route.definition.structured:
             call.results = self._checks
         if not answer and worker.spec.transport.kind in _SIGNED_IN_TO:
@@ -447,11 +447,7 @@ class Gateway:
             return
         if asked and route.key in asked and not self._its_turn(call, arguments, more):
             return
-        if meta is NO_META:
-            tail = (hub_meta_member(agent.offers) if agent.offers else HUB_META_MEMBER) if modern else b""
-        else:
-            tail = more + request_meta(modern, meta, client.next_id(), agent.offers)
-        call.up_id = client.call_tool(call, route.quoted, arguments, tail)
+        call.start(arguments, more)
 
     def _held(
         self, agent: Agent, mid: bytes, worker: Worker, params: tool_call.Params, responses: Raw, state: Raw
@@ -478,8 +474,7 @@ class Gateway:
                 call.not_sent("lost", "the connection was lost while it waited for a page to be done")
             elif route.key not in self._turns.asked or self._its_turn(call, arguments, b""):
                 call.begin(self._loop.time())
-                tail = request_meta(client.era == "modern", call.meta, client.next_id())
-                call.up_id = client.call_tool(call, route.quoted, arguments, tail)
+                call.start(arguments, b"")
 
         return call.client.era == "legacy" and self._pages.wait(call, brought.pages, go_on)
 
@@ -488,11 +483,8 @@ class Gateway:
         kept = bytes(arguments)
 
         def send() -> None:
-            client, meta, route = call.client, call.meta, call.route
-            assert route is not None
             call.begin(self._loop.time())
-            tail = request_meta(client.era == "modern", meta, client.next_id(), call.caller.offers)
-            call.up_id = client.call_tool(call, route.quoted, kept, more + tail)
+            call.start(kept, more)
 
         return self._turns.take(call, send)
 
