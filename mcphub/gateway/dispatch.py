@@ -229,6 +229,11 @@ class Gateway:
         """As Sight.settled."""
         return self._sight.settled(workspace, view)
 
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for nothing any more but for `refresh`."""
+        return bool(self._waiting) and self._lists.due()
+
     def refresh(self) -> None:
         """The snapshot, or what is visible, has changed: give agents their toolsets, tell them later, answer lists."""
         self._sight.renew({a.workspace for a in self.agents})

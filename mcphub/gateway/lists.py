@@ -86,6 +86,10 @@ class Lists:
         for waiting in [w for w in self.waiting.values() if w.agent is agent]:
             self._forget(waiting)
 
+    def due(self) -> bool:
+        """Whether a list waits for nothing any more but for `renew`."""
+        return any(self._sight.settled(w.agent.workspace, w.agent.view) for w in self.waiting.values())
+
     def renew(self) -> None:
         """Servers may have started: give the lists that waited for them."""
         for waiting in [w for w in self.waiting.values() if self._sight.settled(w.agent.workspace, w.agent.view)]:
