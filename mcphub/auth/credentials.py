@@ -10,23 +10,25 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
 import anyio.to_thread
 
-from mcphub.auth.bearer import BearerSigner
-from mcphub.auth.credential import Credential
-from mcphub.auth.drive import Sender
-from mcphub.auth.home import Safe
 from mcphub.auth.records import Account, account_of
-from mcphub.auth.sending import HttpSender
 from mcphub.errors import ConfigError
 from mcphub.spec import IdpSpec, OAuthSpec, Secret, ServerSpec
 from mcphub.store.challenges import Challenged, ChallengeStore
 from mcphub.store.turn import turn
 from mcphub.store.vault_state import Record, Trouble, VaultUnavailable
+
+if TYPE_CHECKING:
+    # What signing in takes is loaded for the first server that may want it: a start with none is a third shorter of it.
+    from mcphub.auth.bearer import BearerSigner
+    from mcphub.auth.credential import Credential
+    from mcphub.auth.drive import Sender
+    from mcphub.auth.home import Safe
 
 Log = Callable[[str, str], None]
 
@@ -106,6 +108,8 @@ class Credentials:
             return None
         found = self._known.get(account.key)
         if found is None:
+            from mcphub.auth.credential import Credential
+
             found = self._known[account.key] = Credential(account, self)
             if len(self._known) > MOST:
                 del self._known[next(iter(self._known))]  # of an entry that is no more; what is kept of it stays
@@ -123,13 +127,31 @@ class Credentials:
     def signer(self, spec: ServerSpec, hide: Callable[..., None] | None = None) -> BearerSigner | None:
         """For one connection to this server; `hide` takes what must not be seen in what is said of it."""
         credential = self.of(spec)
-        return BearerSigner(credential, hide) if credential is not None else None
+        if credential is None:
+            return None
+        from mcphub.auth.bearer import BearerSigner
+
+        return BearerSigner(credential, hide)
 
     def again(self, spec: ServerSpec) -> None:
         """There is a way to it that there was not: what could not be reached may be."""
         credential = self.of(spec)
         if credential is not None:
             credential.retry()
+
+    def principal(self, spec: ServerSpec) -> str | None:
+        """Whose credentials a server is used with now; see Credential.principal. What an entry itself brings is part of
+        what the entry is, and nobody's here."""
+        credential = self.of(spec)
+        return credential.principal if credential is not None else ""
+
+    async def principal_kept(self, spec: ServerSpec) -> str | None:
+        """The same, once it was looked up in the vault; that is not waited for long."""
+        credential = self.of(spec)
+        if credential is None:
+            return ""
+        await credential.look()
+        return credential.principal
 
     def wanted(self, spec: ServerSpec) -> None:
         """It could not be opened for want of a sign-in: that is remembered."""
@@ -140,9 +162,13 @@ class Credentials:
     # --- home.Home ---------------------------------------------------------------------------------------------------
 
     def sender(self, account: Account) -> Sender:
+        from mcphub.auth.sending import HttpSender
+
         return HttpSender(account, self._environment)
 
     async def forbidden(self, account: Account, url: str) -> str:
+        from mcphub.auth.sending import HttpSender
+
         return await HttpSender(account, self._environment).forbidden(url)
 
     def idp(self) -> IdpSpec | None:

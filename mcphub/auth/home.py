@@ -31,6 +31,11 @@ class Need(msgspec.Struct, frozen=True):
     how: str
     scopes: tuple[str, ...] = ()
 
+    @property
+    def a_person_can(self) -> bool:
+        """Whether a sign-in by a person helps."""
+        return self.how in (BROWSER, IDP_LOGIN)
+
 
 class Safe(Protocol):
     """What credentials use of the vault; each call raises VaultUnavailable. See store.vault."""

@@ -10,18 +10,20 @@ import hmac
 import os
 import secrets
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.abc
 import anyio.to_thread
 
-from mcphub.auth.credential import Credential
-from mcphub.auth.home import BROWSER, IDP_LOGIN
-from mcphub.auth.sign_in import SignIn
 from mcphub.login import pages
 from mcphub.login.logins import Logins
 from mcphub.login.loopback_http import NOT_FOUND, Exchange, LoopbackServer, Response
 from mcphub.login.peer_uid import peer_uid
+
+if TYPE_CHECKING:
+    from mcphub.auth.credential import Credential
+    from mcphub.auth.sign_in import SignIn
 
 FOLDER = "/sign-in/"
 ONWARD = "/go"
@@ -60,7 +62,7 @@ class Invitations:
     def page_for(self, credential: Credential) -> str:
         """The URL of a page for this server, the same one until somebody opens it; "" where a sign-in helps nothing."""
         need = credential.need
-        if need is None or need.how not in (BROWSER, IDP_LOGIN) or self._tasks is None:
+        if need is None or not need.a_person_can or self._tasks is None:
             return ""
         self._forget()
         key = credential.account.key

@@ -12,24 +12,21 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.abc
 
-from mcphub.auth.authorization_code import PATIENCE
-from mcphub.auth.credential import Credential
 from mcphub.auth.credentials import Credentials
-from mcphub.auth.failures import FlowFailure
 from mcphub.auth.records import idp_key
-from mcphub.auth.server_plan import ServerPlan
-from mcphub.auth.sign_in import Listen, Plan, SignIn
-from mcphub.login.callback import listening
 from mcphub.spec import IdpSpec
 
 if TYPE_CHECKING:
-    # What reads JWTs is imported for those who need it.
+    # What signing in takes, and what reads JWTs, is imported for those who need it.
+    from mcphub.auth.credential import Credential
+    from mcphub.auth.sign_in import Listen, Plan, SignIn
     from mcphub.auth.sign_out import SignedOut
+
+    #: The credentials that a sign-in is for.
+    Whose = Callable[[], list[Credential]]
 
 #: Called when somebody has signed in at the organisation.
 Woken = Callable[[], None]
-#: The credentials that a sign-in is for.
-Whose = Callable[[], list[Credential]]
 
 
 class Logins:
@@ -41,8 +38,8 @@ class Logins:
         credentials: Credentials,
         document_url: Callable[[], str],
         woken: Woken,
-        listen: Listen = listening,
-        patience: float = PATIENCE,
+        listen: Listen | None = None,
+        patience: float | None = None,
     ) -> None:
         self.credentials = credentials
         self._document_url = document_url
@@ -64,6 +61,8 @@ class Logins:
 
     def to_server(self, credential: Credential) -> SignIn:
         """Begin one. Another one for this account is superseded."""
+        from mcphub.auth.server_plan import ServerPlan
+
         plan = ServerPlan(credential, self._document_url())
         return self._begin(credential.account.key, plan, lambda: [credential], None)
 
@@ -113,10 +112,15 @@ class Logins:
     def _begin(self, key: str, plan: Plan, whose: Whose, after: Woken | None) -> SignIn:
         """`whose`: of all of these it is told how it failed."""
         assert self._tasks is not None
+        from mcphub.auth.authorization_code import PATIENCE
+        from mcphub.auth.sign_in import SignIn
+        from mcphub.login.callback import listening
+
+        patience = PATIENCE if self._patience is None else self._patience
         before = self._pending.get(key)
         if before is not None:
             before.cancel(superseded=True)
-        mine = self._pending[key] = SignIn(plan, self._listen, patience=self._patience)
+        mine = self._pending[key] = SignIn(plan, self._listen or listening, patience=patience)
         for credential in whose():
             credential.person_failed(None)
         self._tasks.start_soon(self._carry, key, mine, before, whose, after)
@@ -135,7 +139,10 @@ class Logins:
         if mine.failure is None:
             if after is not None:
                 after()
-        elif not mine.superseded and mine.failure.reason is not FlowFailure.CANCELLED:
+            return
+        from mcphub.auth.failures import FlowFailure
+
+        if not mine.superseded and mine.failure.reason is not FlowFailure.CANCELLED:
             for credential in whose():
                 credential.person_failed(mine.failure)
 

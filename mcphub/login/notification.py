@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import anyio
 
-from mcphub.auth.credential import Credential
-from mcphub.auth.failures import SignInFailed
-from mcphub.auth.home import BROWSER, IDP_LOGIN
+if TYPE_CHECKING:
+    from mcphub.auth.credential import Credential
 
 #: Seconds in which further servers are told of together, seconds for the program, bytes of what it prints.
 GATHER = 2.0
@@ -48,7 +48,7 @@ class Notifications:
         if credential is None:
             return
         key, need = credential.account.key, credential.need
-        reason = str(need.failure.reason) if need is not None and need.how in (BROWSER, IDP_LOGIN) else ""
+        reason = str(need.failure.reason) if need is not None and need.a_person_can else ""
         if not reason:
             self._told.pop(key, None)
             self._new.pop(credential.account.name, None)
@@ -67,6 +67,8 @@ class Notifications:
             words = command(names, self._platform, self._environment())
             if not names or not words or not self._wanted():
                 continue
+            from mcphub.auth.failures import SignInFailed
+
             try:
                 await self._run(words, WITHIN, MOST)
             except SignInFailed:

@@ -10,6 +10,7 @@ import enum
 import hashlib
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,13 +20,16 @@ from mcphub.config.layer import Entry
 from mcphub.config.masking import masked, masked_url
 from mcphub.config.resolve import Resolved
 from mcphub.spec import HttpSpec, Problem, Scope, ServerSpec, StdioSpec
-from mcphub.status import ApprovalItem, ApprovalTexts, OriginStatus
 from mcphub.store.approvals import Approved, Decision, Decisions
 
 from .approval_text import difference, references, refers_to_secret, shown_entry, shown_value
 from .repository_code import repository_code
 from .shell_text import shell_text
 from .unpinned import unpinned
+
+if TYPE_CHECKING:
+    # Its many shapes take as long to make as all of this package, and only people ask for them.
+    from mcphub.status import ApprovalItem, ApprovalTexts
 
 
 class Approval(enum.StrEnum):
@@ -114,6 +118,8 @@ class Subject(msgspec.Struct, frozen=True):
 
     def resolved(self) -> ApprovalTexts:
         """What differs from the file once variables were replaced."""
+        from mcphub.status import ApprovalTexts
+
         told = dict(self.told)
         found = ApprovalTexts()
         if self.resolved_command != self.command:
@@ -232,6 +238,8 @@ def approval_item(
     resolved: Resolved, asked: Subject, state: Approval, decisions: Decisions, warnings: Sequence[str] = ()
 ) -> ApprovalItem:
     """The row that the control API gives; `warnings` are those about its file."""
+    from mcphub.status import ApprovalItem, OriginStatus
+
     origin = resolved.origin
     return ApprovalItem(
         name=asked.name,

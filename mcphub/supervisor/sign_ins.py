@@ -8,14 +8,16 @@ the row.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from mcphub.auth.bearer import told
-from mcphub.auth.credential import Credential
 from mcphub.auth.credentials import Credentials
 from mcphub.auth.records import Account, account_of
 from mcphub.connection.worker import Worker
 from mcphub.spec import IdpSpec
 from mcphub.supervisor.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from mcphub.auth.credential import Credential
 
 #: Seconds in which requests that dead tokens were refused with are answered, before what is open ends: what ends with a
 #: connection counts as lost, and nobody would know whether it had been acted on.
@@ -57,6 +59,7 @@ class SignIns:
         credential = self._credentials.of(worker.spec)
         if credential is None:
             return
+        worker.used_as(credential.principal or "")
         if credential.tokens is not None and credential.shown is None:
             worker.signed_in()
         elif credential.ended is not None:
@@ -66,4 +69,6 @@ class SignIns:
 
     def _end(self, worker: Worker, credential: Credential, version: int) -> None:
         if credential.ended is not None and credential.version == version:
+            from mcphub.auth.bearer import told
+
             worker.signed_out(told(worker.name, credential.ended, silent=credential.silent))

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mcphub.auth.failures import FlowFailure, SignInFailed
-from mcphub.auth.headers_helper import HeadersHelper, Ran
 from mcphub.errors import TransportError
 from mcphub.spec import HttpSpec, ServerSpec
 from mcphub.transport.link import Surroundings
@@ -18,6 +16,7 @@ from mcphub.transport.program_output import output_of
 from mcphub.transport.stderr import StderrRing
 
 if TYPE_CHECKING:
+    from mcphub.auth.headers_helper import Ran
     from mcphub.net import Signer
 
 #: Bytes and lines that are kept of what a helper writes to stderr.
@@ -38,11 +37,12 @@ def printer(
             )
             return out.decode("ascii")
         except TransportError as e:
-            text = f"cannot get the workload's token: the program of oauth.assertion: {e}"
-            raise SignInFailed(FlowFailure.CLIENT_REQUIRED, text) from None
+            why = f"cannot get the workload's token: the program of oauth.assertion: {e}"
         except UnicodeDecodeError:
-            text = "the program of oauth.assertion printed no JWT"
-            raise SignInFailed(FlowFailure.CLIENT_REQUIRED, text) from None
+            why = "the program of oauth.assertion printed no JWT"
+        from mcphub.auth.failures import FlowFailure, SignInFailed
+
+        raise SignInFailed(FlowFailure.CLIENT_REQUIRED, why)
 
     return printed
 
@@ -54,6 +54,7 @@ async def signer_of(spec: ServerSpec, around: Surroundings, note: Callable[[str]
     assert isinstance(transport, HttpSpec)
     if transport.helper is None:
         return around.credentials.signer(spec, around.hide) if around.credentials is not None else None
+    from mcphub.auth.headers_helper import HeadersHelper, Ran
 
     async def run(words: Sequence[str], env: dict[str, str], cwd: str, within: float, most: int) -> Ran:
         own = StderrRing(STDERR)
