@@ -1,0 +1,257 @@
+"""The file of the outcome journal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mcphub.errors import ConfigError
+from mcphub.store import call_journal as module
+from mcphub.store.call_journal import CALLS, HEADER, SIZE, UNKNOWN_CALLS, CallJournal, read_file
+from mcphub.store.call_record import ANSWERED, NOT_ACTED_ON, OPEN, RECORD, UNKNOWN, CallRecord
+from tests.store.calls import DIGEST, TRACE, begin
+
+KILLED = """
+import os, signal, sys
+from mcphub.store.call_journal import CallJournal
+from tests.store.calls import begin
+journal = CallJournal(sys.argv[1])
+journal.close(begin(journal, "done"), 2)
+begin(journal, "open")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture(params=["mapped", "written"])
+def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where a journal may be, on a file system that writes in place or on another one."""
+    monkeypatch.setattr(module, "_in_place", lambda fd: request.param == "mapped")
+    return str(tmp_path / "state" / "calls")
+
+
+@pytest.fixture
+def journal(path: str) -> Iterator[CallJournal]:
+    journal = CallJournal(path)
+    yield journal
+    journal.end()
+
+
+def outcomes(records: Iterator[CallRecord]) -> list[tuple[str, int, str]]:
+    return [(one.tool, one.outcome, one.reason) for one in records]
+
+
+def test_a_call(journal: CallJournal, path: str) -> None:
+    """It is there before it is sent, and closed in place; who looks at the file sees it at once."""
+    number = begin(journal)
+    (one,) = journal.records()
+    assert (one.server, one.tool, one.outcome, one.ended, one.attempts) == ("db", "drop", OPEN, 0.0, 1)
+    assert (one.digest, one.trace, one.agent_era, one.server_era) == (DIGEST.hex(), TRACE.hex(), "legacy", "modern")
+    assert journal.is_open(number) and one.id == journal.id_of(number)
+    assert journal.again(number, 2)
+    journal.close(number, ANSWERED, 2)
+    assert not journal.is_open(number)
+    (one,) = read_file(path)
+    assert (one.outcome, one.attempts) == (ANSWERED, 2) and one.ended >= one.began > 1e9
+    journal.sync()
+
+
+def test_nobody_else_may_look(path: str) -> None:
+    """The file is the person's alone, whatever its mode was, and takes all its place at once."""
+    CallJournal(path).end()
+    Path(path).chmod(0o644)
+    CallJournal(path).end()
+    there = Path(path).stat()
+    assert stat.S_IMODE(there.st_mode) == 0o600 and there.st_size == SIZE and there.st_blocks * 512 >= SIZE
+    assert stat.S_IMODE(Path(path).parent.stat().st_mode) == 0o700
+
+
+def test_the_next_daemon(path: str) -> None:
+    """Numbers go on, and ids stay what they were; what was open is unknown and told, with why."""
+    first = CallJournal(path)
+    journal_id = first.id_of(begin(first, "done"))
+    first.close(1, ANSWERED)
+    begin(first, "open", request=77)
+    first.end()
+    first.end()
+    assert begin(first) == 0 and not first.again(1, 2)
+    assert outcomes(read_file(path)) == [("open", UNKNOWN, "stopped"), ("done", ANSWERED, "")]
+    second = CallJournal(path)
+    assert [(one.tool, one.request) for one in second.left] == [("open", 77)]
+    assert outcomes(second.records()) == [("open", UNKNOWN, "stopped"), ("done", ANSWERED, "")]
+    assert [one.id for one in second.records()][1] == journal_id
+    assert begin(second) == 3
+    second.close(3, NOT_ACTED_ON, 1, "tls")
+    second.end()
+    third = CallJournal(path)
+    assert third.left == () and third.problem == "" and begin(third) == 4
+    third.end()
+
+
+def test_a_daemon_that_is_killed(path: str) -> None:
+    """SIGKILL loses nothing that was stored; without a daemon the file itself says what it was."""
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", KILLED, path], cwd=root, timeout=20)
+    assert done.returncode == -signal.SIGKILL
+    expected = [("open", UNKNOWN, "killed"), ("done", ANSWERED, "")]
+    assert outcomes(read_file(path)) == expected
+    journal = CallJournal(path)
+    assert len(journal.left) == 1 and outcomes(journal.records()) == expected
+    journal.end()
+
+
+def test_one_daemon_at_a_time(journal: CallJournal, path: str) -> None:
+    """A second one gets none, and harms nothing."""
+    begin(journal)
+    with pytest.raises(ConfigError, match="cannot keep .*: another program has it locked"):
+        CallJournal(path)
+    assert outcomes(journal.records()) == [("drop", OPEN, "")]
+
+
+def test_going_round(journal: CallJournal) -> None:
+    """The oldest that have ended make place; what is open is never written over, and what is unknown stays longer."""
+    kept = begin(journal, "kept")
+    lost = begin(journal, "lost")
+    journal.close(lost, UNKNOWN, 1, "lost")
+    for _ in range(CALLS + 10):
+        journal.close(begin(journal, "many"), ANSWERED)
+    found = outcomes(journal.records())
+    assert len(found) == CALLS + 1
+    assert found[-2:] == [("lost", UNKNOWN, "lost"), ("kept", OPEN, "")]
+    assert journal.is_open(kept) and not journal.is_open(lost)
+    assert not journal.again(lost, 2)
+    journal.close(lost, ANSWERED)  # its place is another call's by now
+    assert ("lost", UNKNOWN, "lost") in outcomes(journal.records())
+    journal.close(kept, ANSWERED)
+    assert outcomes(journal.records())[-1] == ("kept", ANSWERED, "")
+
+
+def test_too_many_at_once(journal: CallJournal) -> None:
+    """What has no place is not recorded, but counted; when one ends there is place again."""
+    numbers = [begin(journal) for _ in range(CALLS)]
+    assert all(numbers) and begin(journal) == 0 and journal.missed == 1
+    journal.close(numbers[3], ANSWERED)
+    assert begin(journal) == numbers[3] + CALLS
+
+
+def test_many_unknown(journal: CallJournal, path: str) -> None:
+    """The newest ones have copies; closing one again changes its copy, too."""
+    numbers = [begin(journal, "lost") for _ in range(UNKNOWN_CALLS + 5)]
+    for number in numbers:
+        journal.close(number, UNKNOWN, 1, "lost")
+    journal.close(numbers[-1], UNKNOWN, 1, "stopped")
+    for _ in range(CALLS):
+        journal.close(begin(journal, "many"), ANSWERED)
+    found = outcomes(journal.records())[CALLS:]
+    assert found == [("lost", UNKNOWN, "stopped")] + [("lost", UNKNOWN, "lost")] * (UNKNOWN_CALLS - 1)
+    journal.end()
+    again = CallJournal(path)
+    assert outcomes(again.records())[CALLS:] == found and again.problem == ""
+    again.end()
+
+
+def filled(path: str) -> bytes:
+    journal = CallJournal(path)
+    for _ in range(20):
+        journal.close(begin(journal), ANSWERED)
+    journal.end()
+    return Path(path).read_bytes()
+
+
+def place(number: int) -> int:
+    """Where its record begins."""
+    return HEADER + number * RECORD
+
+
+@pytest.mark.parametrize(
+    ("damage", "kept"),
+    [
+        (lambda data: data[: place(10)], 9),
+        (lambda data: data[: place(10) + 100], 9),
+        (lambda data: data[:100], 0),
+        (lambda data: b"\0" * HEADER + data[HEADER:], 20),
+        (lambda data: data[:20] + b"\xff\xff" + data[22:], 20),
+        (lambda data: data + b"x", 20),
+        (lambda data: data[: place(5)] + os.urandom(RECORD) + data[place(6) :], 19),
+        (lambda data: data[: place(5)] + data[place(6) : place(7)] + data[place(6) :], 19),
+        (lambda data: b"not one at all\n" * 1000, 0),
+    ],
+    ids=["cut", "torn", "short", "headless", "header", "longer", "rubbish", "moved", "other"],
+)
+def test_damage(path: str, damage: object, kept: int) -> None:
+    """What can be read is kept, under the same ids; the whole is set aside, told once; then it is as good as new."""
+    data = filled(path)
+    ids = [one.id for one in read_file(path)]
+    damaged: bytes = damage(data)  # type: ignore[operator]
+    Path(path).write_bytes(damaged)
+    journal = CallJournal(path)
+    assert f"and all of it is set aside as {path}.damaged" in journal.problem
+    assert f": {kept} calls of it are kept" in journal.problem
+    assert Path(f"{path}.damaged").read_bytes() == damaged
+    found = [one.id for one in journal.records()]
+    assert len(found) == kept and set(found) <= set(ids)
+    assert begin(journal) > (20 if kept >= 19 else kept)
+    journal.end()
+    again = CallJournal(path)
+    assert again.problem == "" and len(list(again.records())) == kept + 1
+    again.end()
+    assert sorted(os.listdir(Path(path).parent)) == ["calls", "calls.damaged"]
+
+
+@pytest.mark.parametrize("size", [4, 16, 60, 90])
+def test_a_record_that_was_just_written(journal: CallJournal, path: str, tmp_path: Path, size: int) -> None:
+    """What is killed in the middle of a store leaves half a record: that call was not sent, and nothing is damaged."""
+    for _ in range(CALLS + 5):
+        journal.close(begin(journal), ANSWERED)
+    data = bytearray(Path(path).read_bytes())
+    at = place((CALLS + 6) & (CALLS - 1))
+    data[at : at + size] = data[place(5) : place(5) + size]
+    other = str(tmp_path / "other")
+    Path(other).write_bytes(data)
+    after = CallJournal(other)
+    assert after.problem == "" and after.left == () and len(list(after.records())) == CALLS - 1
+    assert begin(after) == CALLS + 6
+    after.end()
+
+
+def test_what_is_left_alone(path: str, tmp_path: Path) -> None:
+    """What another version wrote, and what is no file, is not touched."""
+    Path(path).parent.mkdir()
+    Path(path).write_bytes(b"mcphub calls 2\n" + bytes(50))
+    with pytest.raises(ConfigError, match="another version of mcphub wrote it"):
+        CallJournal(path)
+    with pytest.raises(ConfigError, match="another version of mcphub wrote it"):
+        list(read_file(path))
+    assert Path(path).read_bytes()[:15] == b"mcphub calls 2\n"
+    (tmp_path / "link").symlink_to(path)
+    for other in (str(tmp_path), str(tmp_path / "link")):
+        with pytest.raises(ConfigError, match="cannot keep"):
+            CallJournal(other)
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(ConfigError, match="it is not a regular file"):
+        CallJournal(str(tmp_path / "fifo"))
+    assert list(read_file(str(tmp_path / "none"))) == []
+    with pytest.raises(ConfigError, match="cannot read"):
+        list(read_file(str(tmp_path)))
+
+
+def test_a_file_that_was_only_made(path: str) -> None:
+    """A daemon that was killed before it wrote anything leaves nothing to complain of."""
+    Path(path).parent.mkdir()
+    Path(path).write_bytes(bytes(SIZE))
+    journal = CallJournal(path)
+    assert journal.problem == "" and begin(journal) == 1
+    journal.end()
+
+
+def test_where_it_is_mapped() -> None:
+    """Where the system says nothing of file systems, or says another one, nothing is mapped."""
+    fd = os.open("/proc/self/status", os.O_RDONLY)
+    assert not module._in_place(fd)
+    os.close(fd)
