@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from starlette.types import Send
 
 from mcphub.channel import Data
 from mcphub.httpserver.document import send_document
 from mcphub.protocol import jsonrpc
+from mcphub.sessions import http_replay
+from mcphub.sessions.http_replay import Track, data_of, is_notification
 
 #: Seconds without a word after which a waiting answer says that it is still there.
 KEEP_ALIVE = 15.0
@@ -32,7 +35,6 @@ _EVENT_HEADERS = [
     (b"x-accel-buffering", b"no"),
 ]
 _LASTING = re.compile(rb'\{"jsonrpc":"2\.0","method":"notifications/(?:[a-z]+/list_changed|resources/updated)"').match
-_NOTIFICATION = b'{"jsonrpc":"2.0","method":'
 _response = re.compile(
     rb'\{"jsonrpc":"2\.0","id":(null|-?[0-9]+|"[^"\\]*(?:\\.[^"\\]*)*"),"(result|error)":(?:\{"code":(-?[0-9]+))?'
 ).match
@@ -44,10 +46,6 @@ def frames(parts: tuple[Data, ...]) -> Iterable[bytes]:
     if data.find(b"\n") == len(data) - 1:
         return (data,)
     return [line + b"\n" for line in data.split(b"\n") if line]
-
-
-def is_notification(frame: bytes) -> bool:
-    return frame.startswith(_NOTIFICATION)
 
 
 def lasts(frame: bytes) -> bool:
@@ -101,13 +99,29 @@ class Outbox:
         return taken
 
 
+class Home(Protocol):
+    """What a stream belongs to that can be taken up again on another connection."""
+
+    @property
+    def primes(self) -> bool:
+        """Whether its client knows events that have an id and no data, so that an answer that takes long becomes a
+        stream before there is anything to say."""
+
+    def begin(self, answer: Answer) -> Track:
+        """This answer becomes a stream."""
+
+    def over(self, answer: Answer) -> None:
+        """Nothing more comes of it."""
+
+
 class Answer:
     """The answer to one POST, to the requests with the ids `mids` (as JSON). Implements session.Outlet.
 
-    Where the responses come before anything else it is a JSON document (an array for a batch), else a stream.
+    Where the responses come before anything else it is a JSON document (an array for a batch), else a stream. With a
+    `home` the stream's events have ids, and it outlives its connection.
     """
 
-    def __init__(self, mids: Sequence[bytes], batch: bool = False) -> None:
+    def __init__(self, mids: Sequence[bytes], batch: bool = False, home: Home | None = None) -> None:
         #: Ids of requests that wait.
         self.waiting = list(mids)
         #: The error code of the last response, 0 = a result.
@@ -118,6 +132,10 @@ class Answer:
         self._streams = False
         self._gone = False
         self._box = Outbox()
+        self._home = home
+        self._track: Track | None = None
+        #: Where frames go: to who writes them, or to be kept until somebody comes back.
+        self._to: Outbox | Track = self._box
 
     def send(self, *parts: Data) -> None:
         for frame in frames(parts):
@@ -130,7 +148,7 @@ class Answer:
                 self.code = int(found[3]) if found[2] == b"error" and found[3] else 0
                 # An error without an id answers whatever could not be read.
                 self.waiting.remove(found[1] if found[1] in self.waiting else self.waiting[0])
-            self._box.put(frame)
+            self._to.put(frame)
         self._tell()
 
     def _tell(self) -> None:
@@ -138,6 +156,8 @@ class Answer:
         if ready is not None and (self._streams or not self.waiting):
             self.on_ready = None
             ready()
+        elif self._to is self._track and not self.waiting:
+            self._ended()
 
     def document(self) -> tuple[int, bytes] | None:
         """(error code, body) where it is one whole document, which is then taken; else None."""
@@ -151,9 +171,18 @@ class Answer:
         self._streams = True
         self._tell()
 
-    def gone(self) -> None:
-        """Nobody reads it any more: what still comes is dropped."""
-        self._gone = True
+    def gone(self) -> bool:
+        """Its connection is over. False where it goes on without, and may be taken up again; else what still comes is
+        dropped."""
+        if self._track is None:
+            self._gone = True
+        return self._gone or not self.waiting
+
+    def forgotten(self) -> None:
+        """It cannot be taken up again; who reads it now gets it still."""
+        if self._to is self._track:
+            self._gone = True
+            self._ended()
 
     def forget(self, mid: bytes) -> None:
         """This request is not answered any more."""
@@ -162,6 +191,8 @@ class Answer:
             self._streams = True  # a document would have to say something
             self._box.wake()
             self._tell()
+            if self._track is not None and not self._batch:
+                self._track.forget()
 
     def end(self, text: str, data: bytes) -> None:
         """Answer what waits with an error."""
@@ -170,8 +201,9 @@ class Answer:
 
     async def write(self, send: Send, status: Callable[[int], int], headers: Sequence[Header] = ()) -> None:
         """Write it whole. `status` gives the HTTP status of a document from its error code, 0 = a result."""
+        quiet = http_replay.OPENS_AFTER if self._home is not None and self._home.primes else KEEP_ALIVE
         while self.waiting and not self._streams:
-            if not await self._box.news(KEEP_ALIVE):
+            if not await self._box.news(quiet):
                 break
         document = self.document()
         if document is not None:
@@ -179,15 +211,59 @@ class Answer:
             fields = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *headers]
             await send_document(send, status(code), fields, body)
             return
-        await begin_events(send, headers)
+        self._streams = True
+        if self._home is None or not self.waiting:
+            await begin_events(send, headers)
+            await self._follow(send, self._box, b"")
+            return
+        self._track = self._home.begin(self)
+        await self._tracked(send, self._track, self._track.prime(), headers)
+
+    async def resume(self, send: Send, after: int) -> None:
+        """Go on after the event with this number, on another connection: whatever had it before has it no more."""
+        track, before = self._track, self._box
+        assert track is not None
+        for frame in before.take():
+            track.put(frame)
+        self._to = self._box = Outbox()
+        before.wake()
+        await self._tracked(send, track, track.prime(after) + track.again(after))
+
+    async def _tracked(self, send: Send, track: Track, first: bytes, headers: Sequence[Header] = ()) -> None:
+        box = self._box
+        try:
+            await begin_events(send, headers)
+            await self._follow(send, box, first)
+        finally:
+            if self._box is box:
+                for frame in box.take():
+                    track.put(frame)
+                self._to = track
+                if not self.waiting:
+                    self._ended()
+                elif not track.kept:
+                    self.forgotten()
+
+    async def _follow(self, send: Send, box: Outbox, body: bytes) -> None:
+        """Write what there is to say, beginning with BODY, until the last response, or another connection has it."""
+        say = events if self._track is None else self._track.say
         while True:
-            found = self._box.take()
-            last = not self.waiting
-            body = events(found) or (b"" if last else _COMMENT)
+            mine = box is self._box
+            last = not mine or not self.waiting
+            if mine:
+                body += say(box.take())
+            body = body or (b"" if last else _COMMENT)
             await send({"type": "http.response.body", "body": body, "more_body": not last})
             if last:
                 return
-            await self._box.news(KEEP_ALIVE)
+            body = b""
+            await box.news(KEEP_ALIVE)
+
+    def _ended(self) -> None:
+        """Nothing more comes."""
+        assert self._track is not None and self._home is not None
+        self._track.ended()
+        self._home.over(self)
 
 
 async def begin_events(send: Send, headers: Sequence[Header] = ()) -> None:
@@ -195,12 +271,8 @@ async def begin_events(send: Send, headers: Sequence[Header] = ()) -> None:
 
 
 def events(found: Iterable[bytes]) -> bytes:
-    """Frames as events. A carriage return, which is white space in JSON, would end the event's line."""
-    out = [
-        b"event: message\ndata: " + (frame.replace(b"\r", b" ") if b"\r" in frame else frame) + b"\n"
-        for frame in found
-    ]
-    return b"".join(out)
+    """Frames as events without ids."""
+    return b"".join([b"event: message\n" + data_of(frame) for frame in found])
 
 
 class Stream:

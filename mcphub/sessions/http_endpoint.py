@@ -18,6 +18,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from mcphub.gateway.dispatch import Gateway
+from mcphub.gateway.refusals import BAD_REQUEST
 from mcphub.httpserver.document import send_json
 from mcphub.httpserver.interrupt import Interruptible
 from mcphub.protocol import jsonrpc
@@ -25,9 +26,12 @@ from mcphub.protocol.envelope import error_data
 from mcphub.protocol.jsonrpc import UNSET, NotAMessage
 from mcphub.protocol.one_line import on_one_line
 from mcphub.protocol.versions import BATCH_VERSION, LEGACY
+from mcphub.sessions import http_answer, http_replay
 from mcphub.sessions.http_answer import Answer, Header
 from mcphub.sessions.http_quick import QuickAnswers
+from mcphub.sessions.http_replay import Shelf
 from mcphub.sessions.http_request import (
+    EVENT_HEADER,
     HEADER_MISMATCH,
     SESSION_HEADER,
     SHOWN,
@@ -68,7 +72,7 @@ _MODERN_STATUS = {
     jsonrpc.METHOD_NOT_FOUND: 404,
 }
 _STOPPING = "mcphub is stopping; the request was not answered, and may have had effects"
-_STOPPING_DATA = error_data("stopping", "")
+_STOPPING_DATA = error_data("outcome_unknown")
 
 CANCELLED = "notifications/cancelled"
 
@@ -89,7 +93,13 @@ Log = Callable[[str, str], None]
 def refusal(status: int, message: str) -> bytes:
     """The body of a refused request: a JSON-RPC error without an id."""
     code = jsonrpc.INTERNAL_ERROR if status >= 500 else jsonrpc.INVALID_REQUEST
-    return jsonrpc.error_frame(b"null", code, message)
+    return jsonrpc.error_frame(b"null", code, message, _data(status))
+
+
+def _data(status: int) -> bytes:
+    if status < 500:
+        return BAD_REQUEST
+    return error_data("stopping" if status == 503 else "internal")
 
 
 class HttpEndpoint:
@@ -127,7 +137,9 @@ class HttpEndpoint:
         self._closing = False
         self._tasks: anyio.abc.TaskGroup | None = None
         self._interruptible = Interruptible(self._answer, refusal)
-        self._quick = QuickAnswers(refusal)
+        self._quick = QuickAnswers(refusal, lambda: http_answer.KEEP_ALIVE)
+        self._primed = QuickAnswers(refusal, lambda: http_replay.OPENS_AFTER)
+        self._shelf = Shelf()
 
     def agents(self) -> list[Session]:
         """Everyone who is attached now: legacy sessions, and modern agents that wait for an answer."""
@@ -157,6 +169,8 @@ class HttpEndpoint:
         """End whatever is still open."""
         self._interruptible.close()
         self._quick.close()
+        self._primed.close()
+        self._shelf.close()
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
@@ -206,18 +220,19 @@ class HttpEndpoint:
         session = self._session(head, state["principal"])
         if isinstance(session, Refused):
             return False
-        answer = Answer([message.mid])
+        answer = Answer([message.mid], home=session)
 
         def over() -> None:
-            answer.gone()
-            session.answers.pop(answer, None)
+            # Where the client has hung up, the call runs on: in this era that is no cancellation.
+            if answer.gone():
+                session.over(answer)
             session.presence.__exit__()
             self._one_less()
 
         session.presence.__enter__()
         session.answers[answer] = None
         self._open += 1
-        self._quick.begin(connection, answer, _LEGACY_STATUS, over)
+        (self._primed if session.primes else self._quick).begin(connection, answer, _LEGACY_STATUS, over)
         self._gateway.dispatch(Exchange(session.agent, answer), memoryview(body))
         return True
 
@@ -297,6 +312,8 @@ class HttpEndpoint:
         elif head.method == "DELETE":
             self._end_session(session)
             await _empty(send, 204)
+        elif head.headers.get(EVENT_HEADER):
+            await self._resume(session, head.headers[EVENT_HEADER], send)
         elif session.stream.read:
             await _refuse(send, Refused(409, "this session has its stream already: it takes one GET at a time"))
         else:
@@ -394,7 +411,7 @@ class HttpEndpoint:
     ) -> None:
         pid = state["pid"]
         agent = self._agent(head, directory, pid if isinstance(pid, int) else None)
-        session = HttpSession(agent, str(state["principal"]), head.path)
+        session = HttpSession(agent, str(state["principal"]), head.path, self._shelf)
         assert self._tasks is not None
         self._tasks.start_soon(self._hold_session, session)
         await session.presence.ready.wait()
@@ -449,7 +466,7 @@ class HttpEndpoint:
         parts = _parts(body, session.agent.version) if message.kind == "batch" else []
         if message.kind == "batch":
             mids = [mid for mid in map(_answered_id, parts) if mid] if parts else [b"null"]
-        answer = Answer(mids, batch=bool(parts))
+        answer = Answer(mids, batch=bool(parts), home=session)
         with session.presence:
             session.answers[answer] = None
             try:
@@ -461,9 +478,21 @@ class HttpEndpoint:
                 else:
                     await _empty(send, 202)
             finally:
-                # Where the client has hung up, the call runs on: in this era that is no cancellation.
-                answer.gone()
-                del session.answers[answer]
+                # As where it is answered at once: the call runs on.
+                if answer.gone():
+                    session.over(answer)
+
+    async def _resume(self, session: HttpSession, event_id: str, send: Send) -> None:
+        found = session.stream_of(event_id)
+        if found is None:
+            # Not a stream that ends at once: clients would come back for ever.
+            known = "it was cancelled, is over for long, or is another session's"
+            text = f"no stream with the event {event_id[:SHOWN]!r} is kept in this session: {known}"
+            await _refuse(send, Refused(400, text))
+            return
+        answer, number = found
+        with session.presence:
+            await answer.resume(send, number)
 
     # --- both --------------------------------------------------------------------------------------------------------
 
@@ -518,13 +547,14 @@ def _answered_id(part: bytes) -> bytes:
 
 async def _refuse(send: Send, refused: Refused, mid: bytes = b"null") -> None:
     code = jsonrpc.INTERNAL_ERROR if refused.status >= 500 else jsonrpc.INVALID_REQUEST
-    await send_json(send, refused.status, jsonrpc.error_frame(mid, code, refused.message), refused.headers)
+    body = jsonrpc.error_frame(mid, code, refused.message, _data(refused.status))
+    await send_json(send, refused.status, body, refused.headers)
 
 
 async def _refuse_message(send: Send, message: Message) -> None:
     code, text = message.refusal or (jsonrpc.PARSE_ERROR, "cannot parse the message")
     status = 400 if code == jsonrpc.INVALID_PARAMS else _MODERN_STATUS.get(code, 400)
-    await send_json(send, status, jsonrpc.error_frame(message.mid, code, text))
+    await send_json(send, status, jsonrpc.error_frame(message.mid, code, text, BAD_REQUEST))
 
 
 async def _empty(send: Send, status: int) -> None:

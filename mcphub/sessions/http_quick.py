@@ -14,7 +14,6 @@ from starlette.types import Receive, Scope, Send
 
 from mcphub.httpserver.document import Refusal
 from mcphub.httpserver.interrupt import Interruptible
-from mcphub.sessions import http_answer
 from mcphub.sessions.http_answer import Answer
 
 if TYPE_CHECKING:
@@ -73,9 +72,11 @@ class Quick:
 
 
 class QuickAnswers:
-    """Those of one endpoint, in the order in which they began."""
+    """Those of one endpoint that become streams after the same time (`patience`, seconds), in the order in which they
+    began."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: Refusal, patience: Callable[[], float]) -> None:
+        self._patience = patience
         self.loop = asyncio.get_running_loop()
         self.waiting: dict[Quick, None] = {}
         self.rest = Interruptible(self._rest, refusal)
@@ -92,14 +93,15 @@ class QuickAnswers:
         self.waiting[quick] = None
         if self._timer is None:
             # One for all of them, not one each.
-            self._timer = self.loop.call_later(http_answer.KEEP_ALIVE, self._late)
+            self._timer = self.loop.call_later(self._patience(), self._late)
 
     def _late(self) -> None:
         """Answers that take long say that they are still there, which is a stream's to say."""
         self._timer = None
         now = self.loop.time()
+        patience = self._patience()
         for quick in list(self.waiting):
-            left = quick.began + http_answer.KEEP_ALIVE - now
+            left = quick.began + patience - now
             if left > 0:
                 self._timer = self.loop.call_later(left, self._late)
                 return

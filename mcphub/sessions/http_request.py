@@ -24,6 +24,7 @@ from mcphub.protocol.versions import MODERN
 
 VERSION_HEADER = "mcp-protocol-version"
 SESSION_HEADER = "mcp-session-id"
+EVENT_HEADER = "last-event-id"
 METHOD_HEADER = "mcp-method"
 NAME_HEADER = "mcp-name"
 METHODS = "POST, GET, DELETE"

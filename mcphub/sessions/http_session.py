@@ -11,11 +11,16 @@ import secrets
 import anyio
 
 from mcphub.channel import Data
-from mcphub.sessions.http_answer import Answer, Stream, frames, is_notification, lasts
+from mcphub.sessions.http_answer import Answer, Stream, frames, lasts
+from mcphub.sessions.http_replay import Shelf, Track, is_notification, number_in
 from mcphub.sessions.session import Session
 
 #: Random bytes of a session's id; the specification asks for 16.
 ID_BYTES = 24
+#: Random bytes in its events' ids, so that one of another session is not taken for its own.
+TAG_BYTES = 4
+#: The first version in which clients know events that have an id and no data.
+PRIMES = "2025-11-25"
 
 
 class Presence:
@@ -57,18 +62,50 @@ class Presence:
 
 class HttpSession:
     """A legacy session over HTTP, bound to who began it (`principal`) and where (`path`). Implements session.Outlet
-    for what no request of the agent's has caused."""
+    for what no request of the agent's has caused, and http_answer.Home for the answers that are streams."""
 
-    def __init__(self, agent: Session, principal: str, path: str) -> None:
+    def __init__(self, agent: Session, principal: str, path: str, shelf: Shelf) -> None:
         self.id = secrets.token_urlsafe(ID_BYTES)
         self.agent = agent
         self.principal = principal
         self.path = path
         self.presence = Presence()
         self.stream = Stream()
-        #: Answers that are being written, in the order in which they were asked for.
+        #: Answers that are not complete, in the order in which they were asked for.
         self.answers: dict[Answer, None] = {}
+        self._shelf = shelf
+        self._tag = secrets.token_hex(TAG_BYTES)
+        self._begun = 0
+        self._kept: dict[str, tuple[Answer, Track]] = {}
         agent.use(self)
+
+    @property
+    def primes(self) -> bool:
+        return self.agent.version >= PRIMES
+
+    def begin(self, answer: Answer) -> Track:
+        self._begun += 1
+        name = f"{self._tag}-{self._begun}"
+
+        def forgotten() -> None:
+            self._kept.pop(name, None)
+            answer.forgotten()
+
+        track = self._shelf.begin(name, self.primes, forgotten)
+        if track.kept:
+            self._kept[name] = answer, track
+        return track
+
+    def over(self, answer: Answer) -> None:
+        self.answers.pop(answer, None)
+
+    def stream_of(self, event_id: str) -> tuple[Answer, int] | None:
+        """The answer whose stream has said this event, and the event's number; None where it is not kept."""
+        found = number_in(event_id)
+        if found is None or found[0] not in self._kept:
+            return None
+        answer, track = self._kept[found[0]]
+        return (answer, found[1]) if found[1] <= track.last else None
 
     def send(self, *parts: Data) -> None:
         for frame in frames(parts):
@@ -89,6 +126,8 @@ class HttpSession:
         """End its stream and its answers; what waits is answered with this error."""
         for answer in list(self.answers):
             answer.end(text, data)
+        for _, track in list(self._kept.values()):
+            track.forget()
         self.stream.end()
         self.presence.over.set()
 

@@ -23,16 +23,23 @@ NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"
 
 @dataclass
 class Reply:
-    """One answer. `document` is its JSON, `messages` the data of its events; comments are kept apart."""
+    """One answer. `document` is its JSON, `messages` the data of its events; comments are kept apart. `ids` are those
+    of its events, of which one without data has `retry` beside it, in milliseconds, -1 = none came."""
 
     status: int
     headers: dict[str, str]
     body: bytes = b""
     comments: list[str] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    retry: int = -1
 
     @property
     def document(self) -> Any:
+        """The JSON, or the only message of a stream, which an answer becomes that takes a little longer."""
+        if self.headers["content-type"] == "text/event-stream":
+            [message] = self.messages
+            return message
         assert self.headers["content-type"] == "application/json", self
         return strict_json(self.body)
 
@@ -75,15 +82,38 @@ class Exchange:
                 self._lines += data
                 continue
             self._lines = rest
-            fields = [line.partition(": ")[::2] for line in block.decode("utf-8").split("\n")]
             if block.startswith(b":"):
                 self.reply.comments.append(block.decode())
-                continue
-            assert [name for name, _ in fields] == ["event", "data"], block
-            assert fields[0][1] == "message"
-            message: Message = strict_json(fields[1][1].encode())
-            self.reply.messages.append(message)
-            return message
+            elif not self._primed(block):
+                fields = [line.partition(": ")[::2] for line in block.decode("utf-8").split("\n")]
+                if len(fields) == 3:
+                    name, number = fields.pop(1)
+                    assert name == "id", block
+                    self.reply.ids.append(number)
+                assert [name for name, _ in fields] == ["event", "data"], block
+                assert fields[0][1] == "message"
+                message: Message = strict_json(fields[1][1].encode())
+                self.reply.messages.append(message)
+                return message
+
+    def _primed(self, block: bytes) -> bool:
+        """Whether this is an event without data, which is taken then."""
+        lines = block.decode().split("\n")
+        if not lines[0].startswith("id: "):
+            return False
+        assert lines[1].startswith("retry: ") and lines[2:] == ["data: "], block
+        self.reply.ids.append(lines[0][4:])
+        self.reply.retry = int(lines[1][7:])
+        return True
+
+    async def primed(self) -> str:
+        """The id in the event without data that this stream begins with."""
+        while not self.reply.ids:
+            data = await self.part()
+            assert data, "the stream ended"
+            block, gap, self._lines = (self._lines + data).partition(b"\n\n")
+            assert gap and self._primed(block), block
+        return self.reply.ids[0]
 
     async def comment(self) -> str:
         """The next comment; a message before it is an error."""
@@ -95,8 +125,10 @@ class Exchange:
                 assert data, "the stream ended"
                 self._lines += data
                 continue
-            assert block.startswith(b":"), block
             self._lines = rest
+            if self._primed(block):
+                continue
+            assert block.startswith(b":"), block
             self.reply.comments.append(block.decode())
         return self.reply.comments[-1]
 

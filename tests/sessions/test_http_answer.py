@@ -11,7 +11,8 @@ from starlette.types import Message
 
 from mcphub.protocol import jsonrpc
 from mcphub.sessions import http_answer
-from mcphub.sessions.http_answer import Answer, Stream, events, frames, is_notification, lasts
+from mcphub.sessions.http_answer import Answer, Stream, events, frames, lasts
+from mcphub.sessions.http_replay import is_notification
 
 pytestmark = pytest.mark.anyio
 

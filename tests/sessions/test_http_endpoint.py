@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from mcphub.gateway import signs
 from mcphub.sessions import http_answer, http_endpoint, workspaces
 from tests.fakes.agent import MODERN, modern_meta
 from tests.fakes.http_agent import HttpAgent, Reply, encoded, modern
@@ -36,7 +37,7 @@ async def in_flight(hub: Inside, count: int) -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_silent_call_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch, era: str, tmp_path: Path) -> None:
-    """Row 90: a call that says nothing for long gets comments, as many as it takes, and still its answer."""
+    """B90: a call that says nothing for long gets comments, as many as it takes, and still its answer."""
     monkeypatch.setattr(http_answer, "KEEP_ALIVE", 0.02)
     async with inside(monkeypatch, {"a": Fake()}) as hub:
         await hub.until_state("a")
@@ -58,7 +59,7 @@ async def test_a_silent_call_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_an_idle_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row 17: after a time without a request it is unknown; an open stream keeps it."""
+    """B17: after a time without a request it is unknown; an open stream keeps it."""
     monkeypatch.setattr(http_endpoint, "IDLE", 0.2)
     async with inside(monkeypatch, {}) as hub:
         agent = await hub.http_agent()
@@ -224,3 +225,31 @@ async def test_a_slow_body_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> 
                 answer = await stream.receive()
         assert b'"text":"x"' in answer.replace(b" ", b"")
         assert [m for m in hub.received("a") if isinstance(m, dict) and m.get("method") == "tools/call"]
+
+
+async def test_a_call_that_waits_for_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B90: while a legacy agent's person is asked its stream has comments and, under its token, progress; then its
+    answer comes on the same stream."""
+    monkeypatch.setattr(http_answer, "KEEP_ALIVE", 0.02)
+    monkeypatch.setattr(signs, "EVERY", 0.05)
+    form = {"message": "Name?", "requestedSchema": {"type": "object", "properties": {}}}
+    actions = [{"ask": "elicitation/create", "params": form}, {"text": "done"}]
+    async with inside(monkeypatch, {"a": Fake()}) as hub:
+        await hub.until_state("a")
+        agent = await hub.http_agent()
+        params = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "a"}}
+        agent.session = (await agent.ask("POST", {}, encoded("initialize", params, 0))).headers["mcp-session-id"]
+        agent.version = "2025-11-25"
+        call = {"name": DO, "arguments": {"actions": actions}, "_meta": {"progressToken": "p"}}
+        with anyio.fail_after(20):
+            async with agent.open("POST", agent.legacy_headers, encoded("tools/call", call, 1)) as exchange:
+                question = await exchange.event()
+                assert question is not None and question["method"] == "elicitation/create"
+                told = [await exchange.event() for _ in range(3)]
+                answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
+                assert (await agent.ask("POST", agent.legacy_headers, json.dumps(answer).encode())).status == 202
+                reply = await exchange.whole()
+        found = [one["params"] for one in told if one is not None and one["method"] == "notifications/progress"]
+        assert len(found) == 3 and all(one["progressToken"] == "p" for one in found)
+        assert found[0]["progress"] < found[1]["progress"] < found[2]["progress"]
+        assert reply.comments and reply.messages[-1]["result"]["content"][0]["text"] == "done"

@@ -111,7 +111,7 @@ async def test_another_uid_is_let_down_without_an_answer(
 
 
 async def test_a_session_is_of_one_door(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row 17: an id that was given to one principal is unknown to another, and on another path."""
+    """B17, H5: an id that was given to one principal is unknown to another, and on another path."""
     async with inside(monkeypatch, {}) as hub:
         outer = await hub.http_agent()
         await outer.initialize()

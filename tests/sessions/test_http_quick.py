@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from mcphub.httpserver.connection import SHORT
-from mcphub.sessions import http_answer
+from mcphub.sessions import http_answer, http_replay
 from tests.fakes.http_agent import HttpAgent, encoded, modern
 from tests.fakes.hub import Fake, eventually
 from tests.fakes.inside import HTTP_WITHOUT_DRAIN, Inside, inside
@@ -60,6 +60,7 @@ def cancellations(hub: Inside) -> list[Any]:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_call_in_flight_has_no_task(monkeypatch: pytest.MonkeyPatch, era: str, tmp_path: Path) -> None:
     """It waits in a table, and its answer is a document."""
+    monkeypatch.setattr(http_replay, "OPENS_AFTER", 15.0)
     async with inside(monkeypatch, {"a": Fake()}) as hub:
         agent = await ready(hub)
         head, body = request(agent, era, waiting_call(tmp_path / "go"))

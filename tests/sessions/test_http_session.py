@@ -10,6 +10,7 @@ import pytest
 
 from mcphub.protocol import jsonrpc
 from mcphub.sessions.http_answer import Answer
+from mcphub.sessions.http_replay import Shelf
 from mcphub.sessions.http_session import Exchange, HttpSession, Presence
 from mcphub.sessions.session import Session
 
@@ -42,7 +43,7 @@ async def test_an_agent_is_there_while_it_asks() -> None:
 
 async def test_ids_are_random_and_visible() -> None:
     """Row 17: at least 128 bits, in characters that a header may hold."""
-    ids = {HttpSession(session(), "p", "/mcp").id for _ in range(100)}
+    ids = {HttpSession(session(), "p", "/mcp", Shelf()).id for _ in range(100)}
     assert len(ids) == 100
     assert all(len(one) >= 32 and all(0x21 <= ord(c) <= 0x7E for c in one) for one in ids)
 
@@ -77,7 +78,7 @@ async def test_an_exchange_is_its_session_to_a_table() -> None:
 async def test_where_words_without_a_request_go() -> None:
     """A log line goes beside the newest call that is running, changes to the stream, and without either a line is
     dropped."""
-    one = HttpSession(session(), "p", "/mcp")
+    one = HttpSession(session(), "p", "/mcp", Shelf())
     one.agent.send(LOG)
     first, second = Answer([b"1"]), Answer([b"2"])
     one.answers |= {first: None, second: None}
@@ -103,7 +104,7 @@ async def test_where_words_without_a_request_go() -> None:
 
 async def test_the_end_of_a_session_is_the_end_of_its_answers() -> None:
     """Whoever waits is told; it may end twice."""
-    one = HttpSession(session(), "p", "/mcp")
+    one = HttpSession(session(), "p", "/mcp", Shelf())
     answer = Answer([b"1"])
     one.answers[answer] = None
     one.end()
