@@ -33,6 +33,7 @@ def update(
     private: bool = False,
     within: str = "",
     lock: str = "",
+    sync: bool = True,
 ) -> bytes:
     """Replace the content of `path` by what `change` makes of it (None = there is no file), and return the new content.
 
@@ -40,8 +41,9 @@ def update(
     the owner may use the new content, whatever was allowed before. A symbolic link stays a
     link: its target is replaced, but only below the directory `within` where that is given, since a link that somebody
     else made must not choose what we write to. `lock` is the lock file, by default one beside the file. Missing
-    directories are made with mode 0700. What `change` raises leaves the file as it was. Raises ConfigError when the
-    file cannot be written, is no regular file, or stays locked for `LOCK_SECONDS`.
+    directories are made with mode 0700. Without `sync` the disk is not waited for: after a loss of power the file may
+    be damaged, which its reader must notice. What `change` raises leaves the file as it was. Raises ConfigError when
+    the file cannot be written, is no regular file, or stays locked for `LOCK_SECONDS`.
     """
     target = _target(path, within)
     directory, name = os.path.split(target)
@@ -54,7 +56,7 @@ def update(
             new = change(old)
             if new != old or (private and kept is not None and kept.st_mode & 0o077):
                 kept_mode = mode if kept is None else stat.S_IMODE(kept.st_mode)
-                _replace(target, new, kept, kept_mode & 0o700 if private else kept_mode)
+                _replace(target, new, kept, kept_mode & 0o700 if private else kept_mode, sync)
             return new
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
@@ -130,7 +132,7 @@ def _read(target: str) -> tuple[bytes | None, os.stat_result | None]:
         return file.read(), os.fstat(descriptor)
 
 
-def _replace(target: str, data: bytes, kept: os.stat_result | None, mode: int) -> None:
+def _replace(target: str, data: bytes, kept: os.stat_result | None, mode: int, sync: bool) -> None:
     directory, name = os.path.split(target)
     temporary = os.path.join(directory, f".{name}.new")
     with contextlib.suppress(FileNotFoundError):
@@ -146,12 +148,15 @@ def _replace(target: str, data: bytes, kept: os.stat_result | None, mode: int) -
                 with contextlib.suppress(OSError):
                     os.fchown(descriptor, kept.st_uid, kept.st_gid)
             os.fchmod(descriptor, mode)
-            os.fsync(descriptor)
+            if sync:
+                os.fsync(descriptor)
         os.rename(temporary, target)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+    if not sync:
+        return
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)

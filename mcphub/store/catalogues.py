@@ -23,7 +23,7 @@ from mcphub.errors import ConfigError
 from . import atomicfile
 
 #: Changes with the form of the content, so that no file of another form is read.
-VERSION = 1
+VERSION = 2
 #: Bytes of one file, of all, and how many there are: the ones that were not read or written for longest go first.
 MAX_FILE = 8 << 20
 MAX_BYTES = 64 << 20
@@ -85,6 +85,7 @@ class CatalogueStore:
                 private=True,
                 within=self._directory,
                 lock=os.path.join(self._directory, ".lock"),
+                sync=False,
             )
         except ConfigError:
             self.drop(owner)
@@ -121,6 +122,11 @@ class CatalogueStore:
         """The file of this owner."""
         named = hashlib.blake2b(_bytes(owner), digest_size=16, key=self._key, person=b"catalogue name")
         return os.path.join(self._directory, named.hexdigest() + _SUFFIX)
+
+    def mark(self, text: str) -> str:
+        """Stands for a text that must not be in a file, for whoever has no key."""
+        marked = hashlib.blake2b(_bytes(text), digest_size=16, key=self._key, person=b"catalogue mark")
+        return marked.hexdigest()
 
     def _seal(self, owner: str, content: bytes) -> bytes:
         seal = hashlib.blake2b(digest_size=_DIGEST, key=self._key, person=b"catalogue")
