@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         AddedReport,
         ApprovalsReport,
         CallReport,
+        CallsReport,
         DecisionReport,
         InventoryReport,
         LoginReport,
@@ -104,6 +105,21 @@ class ControlClient:
         A tool that fails is a report like any other. Leaving early (an exception, Ctrl-C) cancels the call."""
         body = f'{{"tool": {json.dumps(tool)}, "arguments": {arguments}}}'
         report: CallReport = self._post("/v1/call", body, None)
+        return report
+
+    def calls(
+        self, id: str = "", unknown: bool = False, server: str = "", agent: str = "", limit: int = 50
+    ) -> CallsReport:
+        """What became of calls that may have changed something, newest first; with an id of that one (404 where it is
+        not kept)."""
+        fields = self._query(
+            id=id or None,
+            unknown="1" if unknown else None,
+            server=server or None,
+            agent=agent or None,
+            limit=str(limit),
+        )
+        report: CallsReport = self._get("/v1/calls" + fields)
         return report
 
     def reconnect(self, name: str | None = None) -> ReconnectReport:

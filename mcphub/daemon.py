@@ -39,6 +39,7 @@ from mcphub.connection.pulse import Health
 from mcphub.connection.worker import Worker
 from mcphub.errors import ConfigError, ControlError, McphubError
 from mcphub.gateway.dispatch import Gateway
+from mcphub.gateway.outcomes import Outcomes
 from mcphub.login.invitations import Invitations
 from mcphub.login.logins import Logins
 from mcphub.login.notification import Notifications
@@ -66,7 +67,6 @@ from mcphub.supervisor.sign_ins import SignIns
 from mcphub.supervisor.startup import Limiters
 from mcphub.supervisor.supervisor import Supervisor
 from mcphub.supervisor.watch import Watch
-from mcphub.transport.in_process import Embedded
 from mcphub.transport.in_process_loop import InProcessLoop
 from mcphub.transport.leftovers import Leftovers
 from mcphub.transport.link import Surroundings
@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from mcphub.control.hub import Hub
     from mcphub.hub import RunningHub
     from mcphub.sessions.http_endpoint import HttpEndpoint, Log
+    from mcphub.transport.in_process import Embedded
 
 log = logging.getLogger("mcphub")
 
@@ -280,7 +281,9 @@ async def _serving(
     )
     surroundings = msgspec.structs.replace(surroundings, credentials=credentials)
     seal_key, trouble = load_or_create(where.seal_key)
-    catalogues = Catalogues(CatalogueStore(where.catalogues, seal_key), lambda: workspaces.environment(), _log)
+    catalogues = Catalogues(
+        CatalogueStore(where.catalogues, seal_key), lambda: workspaces.environment(), _log, credentials.principal_kept
+    )
     supervisor = Supervisor(
         _with_grace(surroundings, settings),
         Limiters.of(settings.connect.local, settings.connect.remote),
@@ -319,7 +322,18 @@ async def _serving(
     for problem in filter(None, (trouble, unused())):
         log.warning("%s", problem)
     lists = settings.lists
-    gateway = Gateway(supervisor, catalog, workspaces.visible, lists.wait, seal_key, lists.ttl, settings.roots.allowed)
+    outcomes = Outcomes(seal_key, _log)
+    gateway = Gateway(
+        supervisor,
+        catalog,
+        workspaces.visible,
+        lists.wait,
+        seal_key,
+        lists.ttl,
+        settings.roots.allowed,
+        outcomes,
+        settings.limits,
+    )
     sink.gateway = gateway
 
     def page_for(worker: Worker) -> str:
@@ -327,6 +341,8 @@ async def _serving(
         return invitations.page_for(credential) if credential is not None else ""
 
     gateway.page_for = page_for
+    invitations.done = gateway.signed_in
+    gateway.begins_traces = settings.trace.begin
     attendance = Watch(None)
     listener = AgentListener(gateway, workspaces, batch, _log, _report, trim, attendance.touch)
     with (
@@ -336,6 +352,7 @@ async def _serving(
     ):
         if leftovers is not None and (count := leftovers.take_over()):
             log.warning("ended %d processes that servers of an earlier daemon had left running", count)
+        outcomes.open(where.calls)
         ids = WorkspaceIds(where.workspace_ids)
         loopback = open_loopback(settings.http, where.http_token)
         hide([loopback.token] if loopback.token else [])
@@ -411,6 +428,7 @@ async def _serving(
                 agents.start_soon(LoginPathRefresher(launcher, where, os.environ, _log).run, quiet)
                 agents.start_soon(pins.run)
                 agents.start_soon(catalogues.run)
+                agents.start_soon(outcomes.run)
                 agents.start_soon(end.reloads, workspaces)
                 agents.start_soon(service_status.tell, end.manager, supervisor.snapshot)
                 agents.start_soon(listener.run, agent_sock)
@@ -427,6 +445,7 @@ async def _serving(
                 batch.flush()
                 pins.flush()
                 catalogues.flush()
+                outcomes.end()
                 agents.cancel_scope.cancel()
             with anyio.move_on_after(2 * settings.stop.grace + STOP_MARGIN):
                 await supervisor.stop()

@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mcphub.config.embedded_place import place_of
 from mcphub.errors import ConfigError
 from mcphub.store.dynamic import Added
-from mcphub.transport.in_process import Embedded
-from mcphub.transport.sdk_server import low_level, name_of, sdk_server
+
+if TYPE_CHECKING:
+    from mcphub.transport.in_process import Embedded
 
 #: What a module that is named alone gives: the callable, or else what the SDK's own command looks for.
 ATTRIBUTE = "handle"
@@ -43,6 +44,8 @@ def entries(names: Iterable[str]) -> list[Added]:
 
 
 def _one(text: str) -> tuple[str, Embedded]:
+    from mcphub.transport.sdk_server import low_level, name_of, sdk_server  # few embed anything
+
     name, module, attribute = place_of(text)
     try:
         value: Any = importlib.import_module(module)
@@ -69,6 +72,8 @@ def _one(text: str) -> tuple[str, Embedded]:
 
 def _usual(module: Any) -> str:
     """What is meant where only the module is named."""
+    from mcphub.transport.sdk_server import low_level
+
     if hasattr(module, ATTRIBUTE):
         return ATTRIBUTE
     return next((one for one in SDK_ATTRIBUTES if low_level(getattr(module, one, None)) is not None), ATTRIBUTE)

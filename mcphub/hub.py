@@ -33,11 +33,12 @@ from mcphub.login.answers import Answers
 from mcphub.login.logins import Logins
 from mcphub.policy import approval
 from mcphub.policy.combine import documents_of, policy_of
-from mcphub.protocol.jsonrpc import quote
+from mcphub.protocol.jsonrpc import INVALID_PARAMS, quote
 from mcphub.protocol.versions import LATEST_LEGACY
+from mcphub.questions.calls import CallsAsked, calls_report, no_such_call
 from mcphub.questions.grouping import grouped
 from mcphub.questions.place import origin_status
-from mcphub.report import at_second, resident, row
+from mcphub.report import at_second, held_back, in_use, resident, row
 from mcphub.sessions.http_endpoint import HttpEndpoint
 from mcphub.sessions.http_request import endpoint_path
 from mcphub.sessions.loopback import Loopback
@@ -49,6 +50,7 @@ from mcphub.status import (
     AddedReport,
     ApprovalsReport,
     CallReport,
+    CallsReport,
     DaemonStatus,
     InventoryReport,
     LoginReport,
@@ -83,7 +85,8 @@ from mcphub.supervisor.watch import Watch
 from mcphub.transport.process import Launcher
 from mcphub.transport.stderr import StderrRing
 
-#: How long a call from the command line waits for a server that is just starting, seconds.
+#: How long a call from the command line waits until its tool is known, or all servers have had their first start,
+#: seconds. A server that its name leads to is waited for as in any call.
 CALL_WAIT = 30.0
 #: When the daemon stops: seconds for passing on answers that are there, and for what leaves a moment later.
 LAST_ANSWERS = 1.0
@@ -141,7 +144,8 @@ class RunningHub:
 
     def status(self, workspace: str, name: str | None) -> StatusReport:
         peeked = self._workspaces.peek(workspace := _directory(workspace))
-        servers = [r for r in self._rows(peeked).values() if name is None or r["name"] in (name, shown_name(name))]
+        rows = in_use(self._rows(peeked).values())
+        servers = [r for r in rows if name is None or r["name"] in (name, shown_name(name))]
         if name is not None and not servers:
             raise ControlError(unknown_server(name), status=404)
         warnings = [w for one in peeked.values() for w in one.warnings()] + list(self._workspaces.warnings())
@@ -163,6 +167,7 @@ class RunningHub:
         """What cannot be used, each once."""
         problems = [p for one in loaded.values() for p in one.problems()] + list(self._workspaces.store_problems)
         problems += self._workspaces.policy.closed
+        problems += self._gateway.outcomes.problems()
         vault = self._vault.state
         if vault.trouble not in (None, Trouble.OPENING):
             problems.append(vault.detail)
@@ -173,7 +178,7 @@ class RunningHub:
         resolved = self._workspaces.distinct(loaded)
         wishes = self._workspaces.wishes(resolved)
         sources = rows(resolved)
-        users = self._users()
+        users, waiting = self._users(), self._gateway.held()
         now = self._loop.time()
         out: dict[InstanceKey, ServerStatus] = {}
         for key in sorted(wishes, key=lambda k: (k.workspace, k.name, k.digest)):
@@ -194,6 +199,10 @@ class RunningHub:
             if nothing_left:
                 one["nothing_left"] = nothing_left
             one["used_by"] = users.get(key, [])
+            if waiting[key]:
+                one["queued"] = waiting[key]
+            if circuits := self._gateway.circuits.shown(key):
+                one["held_back"] = held_back(circuits, now)
             out[key] = one
         return out
 
@@ -315,11 +324,13 @@ class RunningHub:
                 line = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%b,"arguments":%b}}'
                 self._gateway.dispatch(session, memoryview(line % (quote(tool), arguments)))
                 await answer.came.wait()
+                # It may have become known while the call waited for its server.
+                route = route or session.toolset.routes.get(tool)
             finally:
                 self._asking.discard(answer)
                 self._gateway.leave(session)
         reply = json.loads(answer.data)
-        if route is None and "error" in reply:
+        if route is None and "error" in reply and reply["error"]["code"] == INVALID_PARAMS:
             raise ControlError(f"no tool is named {tool}; `mcphub tools` lists them", status=404)
         # Without a route the answer says what is the matter with the server that the name leads to.
         servers = [name for name in self._workspaces.visible(workspace) if tool.startswith(f"mcp__{name}__")]
@@ -380,7 +391,7 @@ class RunningHub:
                 done.append(key.name)
         if name is not None and not done:
             raise ControlError(self._why_not(workspace, name), status=409)
-        report = ReconnectReport(reconnected=sorted(done))
+        report = ReconnectReport(reconnected=sorted(set(done)))
         if name is None and (problems := self._problems(self._workspaces.peek(_directory(workspace)))):
             report["problems"] = problems
         return report
@@ -474,7 +485,8 @@ class RunningHub:
         resolved = await anyio.to_thread.run_sync(self._workspaces.trial, server)
         self._refuse_in_vain(name, resolved)
         await self._change_added(lambda: self._workspaces.dynamic.add(server, keep=keep))
-        rows = [row for row in self.status(directory, name)["servers"] if row["scope"] == Scope.DYNAMIC]
+        rows = [row for row in self._rows(self._workspaces.peek(directory)).values() if row["name"] == name]
+        rows = [row for row in rows if row["scope"] == Scope.DYNAMIC]
         row = next((row for row in rows if row["workspace"] == directory), None)
         return AddedReport(
             name=name,
@@ -584,6 +596,19 @@ class RunningHub:
             live=True,
             rows={name: found[key] for name, key in visible(shown) if key in found},
         )
+
+    # --- the outcome journal -----------------------------------------------------------------------------------------
+
+    async def calls(self, asked: CallsAsked) -> CallsReport:
+        records = self._gateway.outcomes.records()
+        problems = self._gateway.outcomes.problems()
+        try:
+            report = await anyio.to_thread.run_sync(lambda: calls_report(records(), asked, problems, live=True))
+        except OSError as e:
+            raise ControlError(f"cannot read the journal of calls: {e.strerror or e}", status=500) from e
+        if asked.id and not report["calls"]:
+            raise ControlError(no_such_call(asked.id), status=404)
+        return report
 
     # --- approval ----------------------------------------------------------------------------------------------------
 

@@ -107,7 +107,8 @@ TOLD = _by_name(
             "bad_state", "protocol", "agent", False, "none",
             "The `requestState` that was brought back is not one that mcphub gave to this agent for this request, or "
             "is too old.",
-            "Make the call anew, without `requestState`.",
+            "Make the call anew, without `requestState`; where it was only too old, find out first whether the call "
+            "that it belongs to had effects.",
             "requestState is not valid for this request",
         ),
         Kind(
@@ -117,9 +118,10 @@ TOLD = _by_name(
             "The arguments do not fit the schema of query: limit: expected an integer. Nothing was sent; correct them.",
         ),
         Kind(
-            "undeclared_capability", "protocol", "agent", False, "none",
+            "undeclared_capability", "protocol", "agent", False, "possible",
             "The server wants to ask for something, such as a form or a model, that the agent did not declare.",
-            "Use an agent that can be asked for what `data.requiredCapabilities` names, or do without the tool.",
+            "Use an agent that can be asked for what `data.requiredCapabilities` names, or do without the tool. Where "
+            "the message says that a task had begun, find out first what it has done.",
             "the server db cannot do query without input: the agent did not declare elicitation.form",
         ),
         Kind(
@@ -178,16 +180,26 @@ TOLD = _by_name(
             "time). The next one is let through in 5 s. Nothing was sent.",
         ),
         Kind(
-            "too_many_parked", "local", "hub", True, "possible",
-            "The server asked something in the middle of the call, and too many calls wait for an answer already.",
-            "Answer, or give up, what waits; then make the call again.",
-            "the server db asks for input during query, and 20 calls of this agent wait for an answer already",
+            "too_many_parked", "local", "hub", False, "possible",
+            "The server asked something in the middle of the call, and too many calls wait for an answer already. The "
+            "call was ended. Where its tool is known to only read, `retryable` is true.",
+            "Answer, or give up, what waits; find out whether the call had effects before it is made again. What was "
+            "sent says `mcphub calls` with the `operationId` in the error's data.",
+            "the server db asks for input during insert, and 20 calls of this agent wait for an answer already; "
+            "whether it had effects is unknown, check before calling it again (what was sent: mcphub calls "
+            "op_5f3a90c21b)",
         ),
         Kind(
             "request_state_lost", "local", "hub", False, "unknown",
-            "The call that waited for this answer is gone: mcphub was restarted, or nobody came back in time.",
-            "Find out whether the call had effects before it is made again.",
-            "the call was interrupted; it may have had effects; call again",
+            "The call that waited for this answer is gone: mcphub was restarted, or nobody came back in time. It may "
+            "have had effects, also before its server asked. Of a request that only reads, not of a tool, `retryable` "
+            "is true.",
+            "Look whether it had effects, by a tool that reads; call it again, without `requestState`, only if it had "
+            "none. What was sent, and what is known of it, says `mcphub calls` with the `operationId` in the error's "
+            "data.",
+            "the call of insert at the server db that waited for this answer is gone: mcphub was restarted, or the "
+            "time for the answer was over; whether it had effects is unknown, check before calling it again (what was "
+            "sent: mcphub calls op_5f3a90c21b)",
         ),
         # --- of files and people ---
         Kind(
@@ -213,10 +225,11 @@ TOLD = _by_name(
         # --- of servers that cannot be called now ---
         Kind(
             "unavailable", "transport", "connection", True, "none",
-            "The server is not connected now: it is starting, it was lost, or it is down and tried again by itself. "
-            "Nothing was sent. `fault` says what is wrong with it, where that is known, and `layer` where.",
+            "The server is not connected now: it has not started in time, was lost, or is down and tried again by "
+            "itself. Nothing was sent. `fault` says what is wrong with it, where that is known, and `layer` where.",
             "Make the call again after `retryAfterMs`, or a few seconds; do something else meanwhile.",
-            "The server db is starting. Try again in a few seconds; `mcphub status db` shows more.",
+            "The server db is down: the process ended. mcphub tries again in 4 s (retry 3); `mcphub reconnect db` "
+            "tries at once.",
         ),
         Kind(
             "server_failed", "transport", "connection", False, "none",
@@ -241,7 +254,8 @@ TOLD = _by_name(
         Kind(
             "outcome_unknown", "transport", "connection", False, "unknown",
             "The call was sent, and no answer will come: the connection was lost, time ran out, or mcphub was stopped. "
-            "The tool does not say that it only reads, so it may have had effects. mcphub never sends it again.",
+            "The tool is not known to only read (it does not say so, or its word is not believed), so it may have had "
+            "effects. mcphub never sends it again.",
             "Look whether it had effects, by a tool that reads; call it again only if it had none. What was sent, "
             "when and by whom says `mcphub calls` with the `operationId` in the error's data.",
             "the connection to the server db was lost during insert: the process ended; whether it had effects is "
@@ -249,8 +263,8 @@ TOLD = _by_name(
         ),
         Kind(
             "timeout", "local", "connection", True, "none",
-            "mcphub waited for an answer as long as it may, and gave up; the server said nothing. The tool only reads. "
-            "Or its server asked for input until the time was over; then `retryable` is false.",
+            "mcphub waited for an answer as long as it may, and gave up; the server said nothing. The tool is known to "
+            "only read. Or its server asked for input until the time was over; then `retryable` is false.",
             "Make the call again, or ask for less at once.",
             "the server db did not answer query within 600 s; the tool only reads, so it can be called again",
         ),
@@ -263,7 +277,7 @@ TOLD = _by_name(
         ),
         Kind(
             "unreadable", "protocol", "server", True, "none",
-            "The server answered with what is no message of the protocol. The tool only reads.",
+            "The server answered with what is no message of the protocol. The tool is known to only read.",
             "Make the call again, or do without the tool; its server should be mended.",
             "the server db answered query with what cannot be read: invalid character; the tool only reads, so it can "
             "be called again",
@@ -283,7 +297,8 @@ TOLD = _by_name(
         Kind(
             "server_error", "protocol", "server", False, "unknown",
             "The server itself answered with a JSON-RPC error. Its code and its message are the server's; where the "
-            "agent's era gives that code another meaning, the original is in `data[\"dev.mcphub/upstream\"]`.",
+            "agent's era gives that code another meaning, or its data is no object, the original is in "
+            "`data[\"dev.mcphub/upstream\"]`.",
             "Do what the server's message says; the same call will most likely fail again.",
             "Unknown table: customer",
         ),
@@ -373,7 +388,8 @@ FAULTS = _by_name(
         ),
         Kind(
             "lost", "transport", "connection", True, "none",
-            "The connection was lost. Where an agent is told so, its call was not sent, or its tool only reads.",
+            "The connection was lost. Where an agent is told so, its call was not sent, or its tool is known "
+            "to only read.",
             "Make the call again; mcphub reconnects by itself.",
             "the connection to the server db was lost during query: the process ended; the tool only reads, so it can "
             "be called again",
@@ -387,7 +403,7 @@ FAULTS = _by_name(
         Kind(
             "unreachable", "transport", "network", True, "none",
             "There is no connection to the server's host: its name, its port, a proxy or the network.",
-            "Check the url, the network and, where one is needed, HTTPS_PROXY; mcphub goes on trying.",
+            "Check the url, the network and, where one is needed, HTTPS_PROXY or HTTP_PROXY; mcphub goes on trying.",
             "nothing listens at 127.0.0.1:9",
         ),
         Kind(

@@ -12,6 +12,7 @@ import logging
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from http import HTTPStatus
 from typing import Protocol
 
 import anyio
@@ -20,7 +21,7 @@ import httpcore2
 import httpx2
 
 from mcphub.errors import TransportError
-from mcphub.outbound.failures import FAILURES, Peer, renamed, short, wants_tls
+from mcphub.outbound.failures import FAILURES, Peer, proxy_refuses, renamed, short, wants_tls
 from mcphub.outbound.guard import Forbidden, Guard
 from mcphub.outbound.inflate import Inflate
 from mcphub.outbound.pool import Pool, Response
@@ -198,6 +199,8 @@ class HttpClient:
             self._answered = True
             location = ""
             try:
+                if response.status == 407 and self.between:  # only a proxy says that
+                    raise proxy_refuses(self.peer, f"407 {HTTPStatus.PROXY_AUTHENTICATION_REQUIRED.phrase}")
                 if 300 <= response.status < 400 and (said := _header(response, b"location")):
                     target = _joined(self._url, said)
                     followed = self.follow and response.status in (307, 308) and hop < MAX_REDIRECTS
@@ -246,6 +249,12 @@ class HttpClient:
         other.signer, other.follow = self.signer, self.follow
         other._answered = True  # the server is known by now: whether it wants TLS is not in question
         return other
+
+    @property
+    def between(self) -> str:
+        """The proxy that answers may come from as well as from the server, since it sees them in the clear; "" = none.
+        """
+        return self.peer.proxy if self._url.scheme == "http" else ""
 
     @property
     def waits_for(self) -> str:

@@ -39,9 +39,14 @@ class Snapshots(Protocol):
     async def newer_than(self, revision: int) -> int: ...
 
 
-def headline(states: Iterable[State]) -> str:
-    """`12 servers connected, 1 needs sign-in, 2 failed`: what a person would ask first; `no servers` where none is."""
-    count = Counter(map(_word, states))
+def headline(servers: Iterable[tuple[object, State]]) -> str:
+    """`12 servers connected, 1 needs sign-in, 2 failed`: what a person would ask first; `no servers` where none is.
+
+    Each state with what tells one server from the other: of a server that has several instances each state counts
+    once, and idle ones where there is no other."""
+    found = {(server, _word(state)) for server, state in servers}
+    awake = {server for server, word in found if word not in ("", "idle")}
+    count = Counter(word for server, word in found if word != "idle" or server not in awake)
     connected, others = count.pop("connected", 0), []
     for word, more in (("needs sign-in", "need sign-in"), ("failed", ""), ("starting", ""), ("idle", "")):
         if number := count[word]:
@@ -72,7 +77,7 @@ async def tell(environ: Mapping[str, str], snapshots: Snapshots, settle: float =
     revision, told = 0, ""
     while True:
         revision = await snapshots.newer_than(revision)
-        text = headline(view.state for view in snapshots.value.views.values())
+        text = headline(((v.spec.name, v.spec.origin), v.state) for v in snapshots.value.views.values())
         if text != told:
             told = text
             sdnotify.status(environ, text)

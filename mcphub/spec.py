@@ -210,6 +210,25 @@ class InProcessSpec(msgspec.Struct, frozen=True):
     kind = "in-process"
 
 
+class Allowance(msgspec.Struct, frozen=True):
+    """How much there may be of something: `calls` in flight at once, and `rate` of them a second, `burst` of which may
+    come together; 0 = any number."""
+
+    calls: int = 0
+    rate: float = 0.0
+    burst: int = 1
+
+
+class Allowances(msgspec.Struct, frozen=True):
+    """What an entry allows for its server as a whole, and for single tools, by their names there."""
+
+    server: Allowance = Allowance()
+    tools: Mapping[str, Allowance] = msgspec.field(default_factory=dict)
+
+
+#: Seconds that a person has for an answer, where the entry does not say.
+INPUT_TIMEOUT = 900.0
+
 #: Values of `sharing` of which another workspace, or another agent, needs an instance of its own.
 DIVIDED = ("workspace", "agent")
 
@@ -243,6 +262,14 @@ class ServerSpec(msgspec.Struct, frozen=True):
     always_on: bool = False
     #: Seconds of silence before its connection is probed, 0 = never, None = as the settings say.
     health_idle: float | None = None
+    #: Seconds that a person has for an answer to a question of its; the clock of the call stands still meanwhile.
+    input_timeout: float = INPUT_TIMEOUT
+    #: What its tools say of themselves is believed, whoever wrote the entry.
+    trust_annotations: bool = False
+    #: By tool, the argument by which its server knows a call that it was sent before.
+    idempotency_arguments: Mapping[str, str] = msgspec.field(default_factory=dict)
+    #: How many calls of it there may be, None = the entry says nothing of that.
+    allowance: Allowances | None = None
 
     #: Of a project's entry: its texts with their variables replaced, (key, text), as a person may see them.
     told: tuple[tuple[str, str], ...] = ()
@@ -272,6 +299,13 @@ class ServerSpec(msgspec.Struct, frozen=True):
             parts += [self.agent, str(self.lazy), str(self.idle_timeout)]
         if self.health_idle is not None:
             parts += ["health", str(self.health_idle)]
+        if self.input_timeout != INPUT_TIMEOUT:
+            parts += ["input", str(self.input_timeout)]
+        if self.trust_annotations or self.idempotency_arguments:
+            said = sorted(self.idempotency_arguments.items())
+            parts += ["again", str(self.trust_annotations), *[text for pair in said for text in pair]]
+        if self.allowance is not None:
+            parts += ["allowance", repr(self.allowance.server), repr(sorted(self.allowance.tools.items()))]
         # Each part with its length: no text within one can pass for the border to the next.
         whole = "".join([f"{len(part)}:{part}" for part in parts])
         digest = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()

@@ -19,7 +19,9 @@ class OriginStatus(TypedDict):
 
 
 class LastError(TypedDict):
-    """What went wrong last. `phase`: config, spawn, probe, handshake, list, serve. `remedy` is what to do next."""
+    """What went wrong last. `phase`: config, spawn, probe, handshake, list, serve. `remedy` is what to do next.
+    `layer` is where it went wrong: configuration, sign-in, process, network, connection, server, hub; what that means,
+    and each `kind`, is in docs/errors.md."""
 
     phase: str
     kind: str
@@ -28,6 +30,11 @@ class LastError(TypedDict):
     exit_code: int | None
     stderr_tail: list[str]
     at: str
+    layer: NotRequired[str]
+    #: how long ago, where that is known
+    ago: NotRequired[float]
+    #: it is not what keeps the server from working now; `remedy` is "" then
+    over: NotRequired[bool]
 
 
 class IdeStatus(TypedDict):
@@ -63,10 +70,15 @@ class ServerStatus(TypedDict):
     rss: int | None
     uptime: float | None
     calls_in_flight: int
+    #: of the calls in mcphub, those that wait for others of this server; `counters` has how many ever did (`queued`),
+    #: and how many were turned down (`overloaded`)
+    queued: NotRequired[int]
     #: legacy sessions that are open beside the server's own connection
     further_sessions: int
     counters: dict[str, int]
     last_error: LastError | None
+    #: which layer keeps it from working, as in `last_error`; "" where nothing does
+    layer: NotRequired[str]
     #: who may share this instance: auto, shared, workspace, agent
     sharing: NotRequired[str]
     #: the editor that it belongs to, where it does
@@ -78,8 +90,27 @@ class ServerStatus(TypedDict):
     #: it is connected and takes long to answer what costs nothing, answers nothing at all, or its process is stopped;
     #: `reason` says which, and for how long
     slow: NotRequired[bool]
+    #: agents see lists that may not be what it has now, of when it was connected last; says how old they are
+    stale: NotRequired[str]
     #: what stands between it and its credentials; it may be connected
     sign_in: NotRequired[SignInStatus]
+    #: calls of agents that are held back though it is connected, since those before them got no answer
+    held_back: NotRequired[list[CircuitStatus]]
+
+
+class CircuitStatus(TypedDict):
+    """Calls of one agent that are held back: those that read (`read`), or those that may write (`write`). `state`: open
+    (none goes), half-open (one finds out whether they may go again). `failures` in a row led to it, `cause` is the
+    last. `since`: for how long; `until`: after how long one is let through, null while one is."""
+
+    client: str
+    workspace: str
+    calls: str
+    state: str
+    failures: int
+    since: float
+    until: float | None
+    cause: str
 
 
 class SignInStatus(TypedDict):
@@ -226,6 +257,42 @@ class CallReport(TypedDict):
     error: NotRequired[dict[str, Any]]
 
 
+class RecordedCall(TypedDict):
+    """One call of the outcome journal. `outcome`: open, answered, tool_error (the tool said that it failed), error (a
+    JSON-RPC error), not_acted_on, input_required (the server asked first), unknown, task (the agent has its handle);
+    `reason` says why for not_acted_on and unknown, in a word, and `text` all of it. Moments are ISO 8601, UTC; `ended`
+    None = not yet. `arguments_digest` is keyed, and of the arguments as they were sent. `trace` "" = none. `check` says
+    what to look at, of unknown ones."""
+
+    operation: str
+    server: str
+    tool: str
+    agent: str
+    workspace: str
+    outcome: str
+    reason: str
+    text: str
+    began: str
+    ended: str | None
+    attempts: int
+    arguments_digest: str
+    arguments_bytes: int
+    trace: str
+    agent_era: str
+    server_era: str
+    check: str
+
+
+class CallsReport(TypedDict):
+    """`GET /v1/calls`, newest first. `more`: there are older ones. `problems` are why calls are not recorded. `live`
+    False where no daemon answered, and the file was read: what is open there is unknown."""
+
+    calls: list[RecordedCall]
+    more: bool
+    problems: list[str]
+    live: bool
+
+
 class ReconnectReport(TypedDict):
     """`POST /v1/reconnect`. `problems` are there where all were asked for: what of the files cannot be used, and was
     read again in vain."""
@@ -282,6 +349,11 @@ class ApprovalItem(TypedDict):
     resolved: NotRequired[ApprovalTexts]
     #: how its credentials are had, as its entry says in `oauth`
     oauth: NotRequired[str]
+    #: what its tools say of themselves is believed; `TOOL: ARGUMENT` for each tool that gets an idempotency argument;
+    #: `KEY: JSON` for whatever else its entry sets
+    trusts_annotations: NotRequired[bool]
+    idempotency_arguments: NotRequired[list[str]]
+    settings: NotRequired[list[str]]
     #: words of the command that are code of the repository itself, and what is given to a shell
     in_repository: NotRequired[list[str]]
     shell_text: NotRequired[str]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes docs/control-api.md from the route table, docs/cli.md from the parsers of the verbs, docs/state-machine.md by
-walking every event through every state of a connection, docs/client-metadata.json from what this client says of itself,
-and config/*.schema.json from what reads those files.
+walking every event through every state of a connection, docs/errors.md from the kinds of failure,
+docs/client-metadata.json from what this client says of itself, and config/*.schema.json from what reads those files.
 
 `--check` writes nothing and exits 1 where a file differs from what would be written.
 """
@@ -29,9 +29,13 @@ from mcphub.control.access import OpenAccess  # noqa: E402
 from mcphub.control.routes import ROUTES, Stream  # noqa: E402
 from mcphub.control.server import MAX_CONNECTIONS  # noqa: E402
 from mcphub.control.wire import KINDS  # noqa: E402
+from mcphub.gateway.repeats import TOLD_FROM, WITHIN  # noqa: E402
 from mcphub.httpserver.connection import HEAD_TIMEOUT, MAX_HEAD, STALL_TIMEOUT  # noqa: E402
 from mcphub.httpserver.interrupt import BODY_TIMEOUT, MAX_BODY  # noqa: E402
+from mcphub.kinds import FAULTS, TOLD, WARNINGS, Kind  # noqa: E402
+from mcphub.protocol.envelope import ERROR_KEY, WARNING_KEY, error_facts  # noqa: E402
 from mcphub.questions.schemas import SCHEMAS  # noqa: E402
+from mcphub.store.call_record import public_id  # noqa: E402
 
 #: Where the document is meant to be published: a host that nobody has. Whoever publishes it writes its real address.
 CLIENT_METADATA_URL = "https://mcphub.example/client-metadata.json"
@@ -176,10 +180,12 @@ stateDiagram-v2
     for event_kind in dict.fromkeys(map(type, EVENTS.values())):
         text += f"| {event_kind.__name__} | {' '.join(_doc(event_kind).split())} |\n"
     text += f"""
-What fails for a reason that may pass is tried again {BACKOFF.attempts} times, after {delays} s, never after more than
-{BACKOFF.most:g} s; chance makes each delay up to {BACKOFF.spread:.0%} shorter or longer. The count begins anew only
-after a connection that lasted {BACKOFF.stable_after:g} s. An event of an attempt that is not the current one any more
-changes nothing, in any state; in the table, neither does an empty cell.
+What fails for a reason that may pass is tried again {BACKOFF.attempts} times (`[connect] attempts`; 0 = never), after
+{delays} s, never after more than {BACKOFF.most:g} s; chance makes each delay up to {BACKOFF.spread:.0%} shorter or
+longer. The first try may start a program twice: one that ends when it is asked for MCP 2026-07-28 is started again at
+once, to be spoken to in the older way. The count begins anew only after a connection that lasted
+{BACKOFF.stable_after:g} s. An event of an attempt that is not the current one any more changes nothing, in any state;
+in the table, neither does an empty cell.
 
 | | {" | ".join(STATES)} |
 | --- |{" --- |" * len(STATES)}
@@ -205,7 +211,9 @@ def _what_is_lost() -> str:
 A process that ends, and a stream that closes by which everything comes, end their connection at once. Where each
 request travels by itself one that fails says little: {strikes.IN_A_ROW} in a row end the connection, and so do
 {strikes.AMONG_ANSWERS:g} failures among answers, of which each leaves {strikes.KEPT:.0%} of those before it: a server
-whose every second request fails is found out with the eleventh. Only an answer of the server ends a row, whatever it
+whose every second request fails is found out with the eleventh. All sessions of one server are counted together: what
+fails in an agent's is a strike of the server's own connection, which is then asked by a probe of its own, and is over
+if that fails too. Only an answer of the server ends a row, whatever it
 says; what was cancelled, or took too long for us, counts neither way. What counts is how the nine signals come here by
 which other clients tell it, and what a proxy says in place of a server (`status`):
 
@@ -265,10 +273,152 @@ def schema(build: Callable[[], dict[str, object]]) -> str:
     return json.dumps(build(), indent=2) + "\n"
 
 
+#: What each layer of mcphub.kinds is, along the way of a call.
+LAYERS = {
+    "agent": "the request itself: its form, its arguments, what the agent can do",
+    "hub": "mcphub: its limits, and its own end",
+    "configuration": "an entry, a rule, an approval, a switch",
+    "sign-in": "credentials of the server",
+    "process": "the server's program",
+    "network": "the way to the server's host: names, proxies, TLS",
+    "connection": "what is spoken over that way: it was lost, or nothing came",
+    "server": "the server has answered, or what stands in front of it",
+}
+EFFECTS = {
+    "none": "It had no effects: the server has not acted on it, or the tool is known to only read.",
+    "unknown": "It may have had effects; nobody can say.",
+    "possible": "The server has begun with it, so it may have had effects.",
+}
+
+
+def errors() -> str:
+    """docs/errors.md."""
+    more = {"tool": "insert", "traceId": "0af7651916cd43dd8448eb211c80319c", "operationId": public_id(0x6A1F3C20, 0x2A)}
+    data = {ERROR_KEY: error_facts("outcome_unknown", "db", **more)}
+    example = {"code": -32603, "message": TOLD["outcome_unknown"].example, "data": data}
+    text = GENERATED + f"""\
+# Errors
+
+What agents are told when something fails, and what rows of `mcphub status` say. Each **kind** is a stable name:
+programs branch on it, and its section below says what it means and what to do. Messages are for people and models,
+and may change.
+
+## Four sorts of failure
+
+| Root | What it is | How agents get it |
+| --- | --- | --- |
+| `protocol` | somebody said other than the protocol has it, or refused in its words: the agent, or the server | a JSON-RPC error |
+| `transport` | a request did not go, or its answer did not come | a JSON-RPC error; a call that was not sent at all: a tool result with `isError` |
+| `local` | mcphub decided it: time ran out, arguments are wrong, a rule, a limit | as above |
+| (none) | the tool did what was asked and says by `isError` that it failed | the server's own result, as it is |
+
+They are kept apart up to the agent. A timeout of mcphub's own is never given as the server's error; an `isError` of
+a tool is no failure of the connection and never retried by mcphub; a JSON-RPC error of the server keeps its code
+and its message, and says `server_error` beside them. Only where it wanted to ask the agent for what that did not
+declare, its message ends with that.
+
+## What programs read
+
+An error has it in its `data`, a tool result that mcphub made in its `_meta`, under `{ERROR_KEY}`:
+
+```json
+{json.dumps(example, indent=2)}
+```
+
+| Member | Meaning |
+| --- | --- |
+| `kind` | the name of a section below |
+| `root`, `layer` | which sort of failure it is, and where it happened (below) |
+| `retryable` | `true`: the same call may be made again as it is, without danger, and may do then. `false`: it would fail again, or could be done twice |
+| `retryAfterMs` | where it is known: milliseconds after which to try again |
+| `server`, `tool` | whose it is; `server` is `""` where it is no server's. `tool` is the server's own name of it |
+| `fault` | of a server that cannot be called: the kind of what is wrong with it |
+| `attempts` | how often mcphub has sent it, where more than once ([what counts](calls.md#what-is-in-a-record)) |
+| `operationId` | its number in the outcome journal: `mcphub calls` |
+| `traceId` | the trace that it belongs to, where it does |
+| `repeated` | on an error of the server's: what is said of a call that fails again and again |
+| `help` | where its section is |
+
+Other members may come. Errors by which a server, or mcphub, asks for something (-32042, a page to be opened) are
+steps and no failures, and have none of this.
+
+Beside a result that is given all the same stands `{WARNING_KEY}`, with `kind`, `message`, `layer` and `help`.
+
+## Whose word it is
+
+Every member whose name begins with `dev.mcphub/`, of an error's `data` and of a result's `_meta`, is mcphub's own
+word. What a server sends there does not reach agents: it is taken out, however its name is written, and counted on the
+server's row as `claimed_keys`. So `retryable` is never a server's promise. A server that is another mcphub is no
+exception. Deeper inside the `data`, in texts and in the content of results, a server may write what it likes.
+
+What else a server put into `data` stays beside mcphub's members. Where it is no JSON object, or the code means something
+else in the agent's era, `data["dev.mcphub/upstream"]` is the server's error as it came, with `code`, `message` and
+`data`; the error itself keeps its message, and in the first case its code.
+
+## Layers
+
+| Layer | What it is |
+| --- | --- |
+"""  # noqa: E501
+    for layer, what in LAYERS.items():
+        text += f"| `{layer}` | {what} |\n"
+    text += f"""
+`mcphub status NAME` names the layer that keeps a server from working, and that of its last error; `--json` has both
+as `layer`. What is over, since the server is well again, rests or is started anew, is an `earlier error` there, with
+how long ago it was and nothing to do about it (`over` and `ago` of `last_error`).
+
+## An agent that repeats itself
+
+A call (agent, tool, arguments) that fails {TOLD_FROM} times in a row in the same way, each within {WITHIN / 60:g}
+minutes of the last, is done as always, and its error says so in one more sentence: at the end of mcphub's own
+messages, as `repeated` in the data of a server's error, as the warning `repeated_failure` in a tool's `isError`
+result. Of arguments only a digest is kept for that. Where the first of the failures was a server's own answer, its
+arguments may not be known any more: then it counts as equal if the next ones are.
+
+## Following a call
+
+`traceparent`, `tracestate` and `baggage` of a request's `_meta` (W3C Trace Context and Baggage) go on to its
+server, of either era. What is not as the standards have it is dropped: a wrong `traceparent`, and with it
+`tracestate`; `baggage` of more than 8192 bytes. HTTP headers of the same names are not read, since MCP carries
+traces in `_meta`. With a trace, its id stands in
+
+- `traceId` of every error of mcphub's,
+- `trace` of every line of the log about that call (at the level `debug` it has one when it is sent, too),
+- the outcome journal (`mcphub calls`).
+
+`[trace] begin = true` gives a trace to requests whose agent names none. It is off by default: it makes every
+request 73 bytes longer, costs some microseconds each, and its server may record them all.
+
+"""
+    for title, kinds in (
+        ("Kinds of errors", TOLD.values()),
+        ("Faults of a server", FAULTS.values()),
+        ("Warnings", WARNINGS.values()),
+    ):
+        text += f"# {title}\n\n" + "".join(map(_kind, kinds))
+    return text.rstrip("\n") + "\n"
+
+
+def _kind(kind: Kind) -> str:
+    again = "yes" if kind.retryable else "no"
+    lines = [
+        f"## {kind.name}\n",
+        f"{kind.meaning}\n",
+        f"- **Root, layer**: {kind.root}, {kind.layer}",
+        f"- **Effects**: {EFFECTS[kind.effects]}",
+        f"- **Call again as it is**: {again}",
+        f"- **What to do**: {kind.advice}",
+    ]
+    if kind.name in FAULTS:
+        lines.append(f"- **What a person can do**: {ADVICE[FaultKind(kind.name)].remedy.format(name='NAME')}")
+    return "\n".join([*lines, f"- **Example**: {kind.example}\n\n"])
+
+
 FILES: dict[str, Callable[[], str]] = {
     "docs/client-metadata.json": client_metadata,
     "docs/control-api.md": control_api,
     "docs/cli.md": cli,
+    "docs/errors.md": errors,
     "docs/state-machine.md": state_machine,
     **{f"config/{name}": partial(schema, build) for name, build in SCHEMAS.items()},
 }

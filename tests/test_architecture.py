@@ -39,7 +39,7 @@ HELD_ELSEWHERE = {
 }
 
 #: Test files that hold several modules to the same questions.
-SHARED = {"tests/transport/test_every_binding.py"}
+SHARED = {"tests/transport/test_every_binding.py", "tests/gateway/test_whose_question.py"}
 
 #: Names that say nothing about what is inside.
 REFUSED_NAMES = {"manager", "managers", "utils", "util", "helpers", "helper", "common", "base", "misc", "core"}

@@ -20,6 +20,7 @@ from mcphub.control.handlers import status
 from mcphub.errors import ConfigError, ControlError
 from tests.fakes.canned_hub import CannedHub, served, tool, waiting
 from tests.fakes.raw_http import short_directory
+from tests.store.calls import record
 
 ROOT = str(Path(__file__).parents[1])
 
@@ -66,6 +67,10 @@ def use(client: ControlClient, hub: CannedHub) -> None:
     assert client.reconnect() == client.reconnect("time") == {"reconnected": ["time"]}
     assert client.logs("time", 1) == {"name": "time", "dropped": 0, "lines": ["two"]}
     assert client.approvals() == {"items": hub.items}
+    hub.records = [record(2, agent="a&b"), record(1, server="x")]
+    assert [len(found["calls"]) for found in (client.calls(), client.calls(limit=1))] == [2, 1]
+    assert client.calls("op_0000000a1")["calls"] == client.calls(server="x", unknown=True)["calls"]
+    assert client.calls(agent="A&B")["calls"][0]["operation"] == "op_0000000a2"
     assert client.why("plugin:x:y")["name"] == "plugin:x:y"
     assert client.policy()["rules"] == []
     ask = client.policy_verdict

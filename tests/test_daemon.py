@@ -7,10 +7,12 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from anyio.abc import Process
 
@@ -288,13 +290,14 @@ async def test_many_changes_are_looked_at_together() -> None:
     seen: list[int] = []
 
     class Following:
-        """What `_follow` is given, as far as it knows it; a look takes 5 ms."""
+        """What `_follow` is given, as far as it knows it; a look takes 5 ms of CPU."""
 
         snapshot = watch
+        awaited = False
 
         def refresh(self) -> None:
-            until = anyio.current_time() + 0.005
-            while anyio.current_time() < until:
+            until = time.thread_time() + 0.005
+            while time.thread_time() < until:
                 pass
             seen.append(watch.revision)
 
@@ -310,6 +313,43 @@ async def test_many_changes_are_looked_at_together() -> None:
         await eventually(lambda: seen[-1] == watch.revision, timeout=5)
         tasks.cancel_scope.cancel()
     assert len(seen) < 50
+
+
+async def test_who_waits_for_a_look_does_not_wait_for_the_pause() -> None:
+    """A list that waits for the last server only is given when that one is there, however long the last look took."""
+    watch = Watch(Snapshot())
+    seen: list[int] = []
+
+    class Following:
+        """As above; somebody waits for the third revision."""
+
+        snapshot = watch
+
+        @property
+        def awaited(self) -> bool:
+            return watch.revision >= 3 and seen[-1] < 3
+
+        def refresh(self) -> None:
+            until = time.thread_time() + 0.05
+            while time.thread_time() < until and not seen:
+                pass
+            seen.append(watch.revision)
+
+        def __call__(self) -> None:
+            """Memory is given back."""
+
+    both: Any = Following()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(daemon._follow, both, both, both)
+        await eventually(lambda: bool(seen), timeout=5)
+        for _ in range(2):
+            watch.touch()
+            await anyio.lowlevel.checkpoint()
+        with anyio.fail_after(5):
+            for _ in range(20):  # turns of the loop, far less than the pause
+                await anyio.lowlevel.checkpoint()
+        assert seen[-1] == 3
+        tasks.cancel_scope.cancel()
 
 
 async def test_no_descriptor_left(place: Place) -> None:

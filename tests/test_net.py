@@ -131,6 +131,19 @@ async def test_a_proxy_that_is_not_there() -> None:
     assert "s3cret" not in str(error)
 
 
+async def test_a_proxy_that_wants_a_password() -> None:
+    """C073: for http:// it answers in the server's place; what only a proxy says is its own, and it is said what to do.
+    The same from a server without a proxy is the server's answer."""
+    async with RudeHttp(lambda request: empty(407)) as proxy:
+        error = await failure("http://m.example/", {"HTTP_PROXY": f"http://u:s3cret@127.0.0.1:{proxy.port}"})
+        assert (await post(proxy.url))[0] == 407
+    assert error.kind == "unreachable" and "s3cret" not in str(error)
+    assert str(error) == (
+        f"the proxy 127.0.0.1:{proxy.port} refuses: 407 Proxy Authentication Required; give its user and password in "
+        "the URL of HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
+    )
+
+
 @pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "http://", "http://[::1"])
 async def test_a_proxy_that_is_none(proxy: str) -> None:
     """A proxy that cannot be used is said, without what may be secret in it."""

@@ -23,12 +23,29 @@ from mcphub.connection.backoff import Backoff
 from mcphub.connection.client import Client
 from mcphub.connection.faults import Fault, FaultKind
 from mcphub.connection.handshake import Facts
+from mcphub.connection.machine import IDLE as IDLE_STATE
 from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pending, State
+from mcphub.connection.source import Source
 from mcphub.connection.worker import Worker
+from mcphub.gateway import breaker
+from mcphub.gateway.circuits import Shown
 from mcphub.protocol.jsonrpc import Raw
-from mcphub.report import IDLE, NO_WAY, OFFLINE, STOPPED, is_stopped, last_error, resident, row
+from mcphub.report import (
+    IDLE,
+    NO_WAY,
+    OFFLINE,
+    STOPPED,
+    held_back,
+    in_use,
+    is_stopped,
+    last_error,
+    resident,
+    row,
+    stale,
+)
 from mcphub.spec import Broken, Ide, Off, Problem, Scope, Secret, ServerSpec, StdioSpec, Want, WsSpec
 from mcphub.status import ServerStatus
+from mcphub.transport.admission import Admission
 from mcphub.transport.link import Surroundings
 from mcphub.transport.process import Launcher
 from mcphub.transport.wire import Batch
@@ -123,11 +140,76 @@ async def test_a_connected_row() -> None:
     assert found["last_error"] is None
 
 
+@pytest.mark.parametrize(
+    ("state", "saved", "age", "says"),
+    [
+        (Pending(0, NOW), True, 7200.0, "as another daemon saved it, 2 h ago at most, for 7 days at most"),
+        (Failed(FAULT, 5), False, 119.0, "as it was 119 s ago, for 7 days at most"),
+        (IDLE_STATE, False, 3 * 86_400.0, "as it was 3 d ago, and after 7 days it is started for its lists"),
+        (Connected(NOW), False, None, ""),
+    ],
+)
+async def test_how_old_lists_are(state: State, saved: bool, age: float | None, says: str) -> None:
+    """What agents see of a server that is away has its age, and its end; there is none of one that never listed."""
+    found = worker(state)
+    assert stale(found, NOW) == ""
+    found.lists.recall((b"a",), {}, Source(), saved=saved)
+    found.shelf_life.seen = None if age is None else NOW - age
+    assert says in stale(found, NOW) and bool(stale(found, NOW)) is bool(says)
+    assert ("stale" in row(SPEC.key(), Want(SPEC), RESOLVED, found, 2, [], NOW)) is bool(says)
+
+
+async def test_a_list_that_could_not_be_listed_again() -> None:
+    """It is named, as long as it is shown."""
+    found = worker(Connected(NOW))
+    found.lists.recall((b"a",), {}, Source())
+    found.lists.doubts.add(("tools/list", "prompts/list"), NOW - 300)
+    assert stale(found, NOW).startswith("prompts/list, tools/list changed 5 min ago, or could not")
+
+
 async def test_a_connected_row_without_a_way() -> None:
     """C167: what is connected, as far as anybody knows, and cannot be reached says so."""
-    assert NO_WAY in shown(Connected(NOW), severed=True)["warnings"]
-    assert NO_WAY not in shown(Connected(NOW))["warnings"]
-    assert NO_WAY not in shown(Pending(0, NOW), severed=True)["warnings"]
+    found = shown(Connected(NOW), severed=True)
+    assert (found["warnings"][0], found["reason"], found["layer"]) == (NO_WAY, NO_WAY, "network")
+    for other in (shown(Connected(NOW)), shown(Pending(0, NOW), severed=True)):
+        assert NO_WAY not in [*other["warnings"], other["reason"]] and other["layer"] == ""
+
+
+async def test_a_connected_row_whose_credentials_are_refused() -> None:
+    """C116: for as long as its server refuses them, a row that is connected says so; its sign-in says it by itself."""
+    found = worker(Connected(NOW))
+    found.admission = Admission(lambda: NOW - 40, lambda: None)
+    found.admission.refused("refuses the credentials of its entry (HTTP 401 Unauthorized)")
+    cells = row(SPEC.key(), Want(SPEC), RESOLVED, found, 2, [], NOW)
+    assert (cells["state_text"], cells["layer"]) == ("connected", "sign-in")
+    assert cells["reason"] == "it refuses the credentials of its entry (HTTP 401 Unauthorized), for 40 s now"
+    need = Need(Failure(Unmet.LOGIN_REQUIRED, "nobody has signed in"), BROWSER)
+    assert row(SPEC.key(), Want(SPEC), RESOLVED, found, 2, [], NOW, need)["reason"] == ""
+    found.state = Pending(1, NOW, FAULT)
+    assert row(SPEC.key(), Want(SPEC), RESOLVED, found, 2, [], NOW)["reason"] == FAULT.message
+    found.state = Connected(NOW)
+    found.admission.accepted()
+    cells = row(SPEC.key(), Want(SPEC), RESOLVED, found, 2, [], NOW)
+    assert (cells["reason"], cells["layer"]) == ("", "")
+
+
+async def test_instances_for_nobody() -> None:
+    """Of an entry that has an instance a workspace those are rows that somebody has, or one where nobody has any."""
+    divided = replace(SPEC, sharing="workspace")
+
+    def vacant(workspace: str, spec: ServerSpec = divided) -> ServerStatus:
+        key = spec.key()._replace(workspace=workspace)
+        return row(key, Want(spec), RESOLVED, None, None, [], NOW)
+
+    used = row(divided.key(), Want(divided), RESOLVED, worker(Connected(NOW)), 2, [], NOW)
+    resting = row(divided.key(), Want(divided), RESOLVED, worker(IDLE_STATE), 2, [], NOW)
+    off = row(divided.key(), Off(divided, "person", "off"), RESOLVED, None, None, [], NOW)
+    project = vacant("/p", SPEC)
+    assert in_use([vacant(""), used, vacant("/a"), project]) == [used, project]
+    assert in_use([vacant(""), vacant("/a")]) == [vacant("")]
+    assert in_use([used, used, resting, off]) == [used, used, resting, off]
+    other = {**vacant("/a"), "name": "other"}
+    assert in_use([used, other]) == [used, other]  # type: ignore[list-item]
 
 
 async def test_what_is_shown_of_a_command() -> None:
@@ -152,8 +234,27 @@ async def test_a_server_that_does_not_run() -> None:
     assert broken["last_error"]["remedy"] == "correct the entry, then run `mcphub reconnect db`"
     full = shown(Connected(NOW))
     # What stands there only where there is something to say.
-    always = ServerStatus.__annotations__.keys() - {"nothing_left", "sign_in"}
+    always = ServerStatus.__annotations__.keys() - {"held_back", "nothing_left", "queued", "sign_in", "stale"}
     assert idle.keys() == off.keys() == broken.keys() == full.keys() == always
+
+
+@pytest.mark.parametrize(
+    ("state", "layer"),
+    [
+        (Connected(NOW), ""),
+        (Pending(0, NOW), ""),
+        (Pending(2, NOW, FAULT), "process"),
+        (Pending(0, NOW, replace(FAULT, kind=FaultKind.LOST)), "connection"),
+        (Pending(0, NOW, offline=True), "network"),
+        (Failed(replace(FAULT, kind=FaultKind.TLS), 5), "network"),
+        (Failed(replace(FAULT, kind=FaultKind.REFUSED), 5), "server"),
+        (NeedsAuth("needs a person to sign in"), "sign-in"),
+        (Disabled("person", "off"), "configuration"),
+    ],
+)
+async def test_the_failing_layer(state: State, layer: str) -> None:
+    """A row says where it fails, not only that it does."""
+    assert shown(state)["layer"] == layer
 
 
 async def test_what_its_credentials_want() -> None:
@@ -202,7 +303,7 @@ async def test_a_slow_first_start() -> None:
 @pytest.mark.parametrize(("at", "shown_at"), [(0.0, ""), (1_700_000_000.9, "2023-11-14T22:13:20+00:00")])
 async def test_the_last_error(at: float, shown_at: str) -> None:
     """C033: what went wrong last, when, with which code, which last words, and what to do."""
-    found = last_error("db", replace(FAULT, at=at))
+    found = last_error("db", replace(FAULT, at=at), 1_700_000_061.0)
     assert found == {
         "phase": "serve",
         "kind": "exited",
@@ -211,8 +312,36 @@ async def test_the_last_error(at: float, shown_at: str) -> None:
         "exit_code": 3,
         "stderr_tail": ["last", "words"],
         "at": shown_at,
+        "layer": "process",
+        "over": False,
+        **({"ago": 60.1} if at else {}),
     }
-    assert shown(Failed(FAULT, 5), last_fault=replace(FAULT, at=at))["last_error"] == found
+    in_row = shown(Failed(FAULT, 5), last_fault=replace(FAULT, at=at))["last_error"]
+    assert in_row is not None and ("ago" in in_row) is bool(at)
+    assert {**in_row, "ago": 60.1} == {**found, "ago": 60.1}
+
+
+@pytest.mark.parametrize(
+    ("state", "over"),
+    [
+        (Connected(NOW), True),
+        (IDLE_STATE, True),
+        (Pending(0, NOW), True),
+        (Disabled("person", "off"), True),
+        (Pending(0, NOW, FAULT), False),
+        (Pending(2, NOW, FAULT), False),
+        (Pending(2, NOW), False),
+        (Pending(0, NOW, offline=True), False),
+        (Failed(FAULT, 5), False),
+        (NeedsAuth("sign in"), False),
+    ],
+)
+async def test_an_error_that_is_over(state: State, over: bool) -> None:
+    """Of a server that is well again, or rests, it is said that its last error is past, and nothing is to be done."""
+    error = shown(state, last_fault=FAULT)["last_error"]
+    assert error is not None
+    assert (error["over"], error["remedy"]) == (over, "" if over else FAULT.remedy("db"))
+    assert error["message"] == FAULT.message
 
 
 @pytest.mark.parametrize("pid", [lambda: None, lambda: 2**22 + 12345])
@@ -229,6 +358,18 @@ async def test_the_editor_that_a_server_belongs_to() -> None:
         "running_in_windows": True,
     }
     assert row(SPEC.key(), Want(SPEC), None, None, None, (), NOW)["ide"] is None
+
+
+async def test_calls_that_are_held_back() -> None:
+    """Times are seconds from now; one that is finding out has none before it."""
+    shown = Shown("/w", "claude", "read", breaker.State.OPEN, 5, 990.0, 1004.04, "why")
+    probing = replace(shown, state=breaker.State.HALF_OPEN)
+    first, second = held_back([shown, probing], NOW)
+    assert first == {
+        "client": "claude", "workspace": "/w", "calls": "read", "state": "open", "failures": 5, "since": 10.0,
+        "until": 4.0, "cause": "why",
+    }  # fmt: skip
+    assert (second["state"], second["until"]) == ("half-open", None)
 
 
 async def test_the_vault_comes_first() -> None:

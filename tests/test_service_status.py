@@ -39,7 +39,15 @@ AUTH = NeedsAuth("sign in")
 )
 def test_one_line_on_all(states: list[State], said: str) -> None:
     """What a person would ask first, without names; what is switched off does not count."""
-    assert headline(states) == said
+    assert headline(enumerate(states)) == said
+
+
+def test_instances_of_one_server_are_one() -> None:
+    """A server with an instance a workspace counts once in each state, and as idle where it is nothing else."""
+    idle = Pending(0, 0.0, idle=True)
+    assert headline([("a", UP), ("a", UP), ("b", UP)]) == "2 servers connected"
+    assert headline([("a", UP), ("a", FAILED), ("a", FAILED), ("a", idle)]) == "1 server connected, 1 failed"
+    assert headline([("a", idle), ("a", idle), ("b", idle), ("b", UP)]) == "1 server connected, 1 idle"
 
 
 class Snapshot(msgspec.Struct, frozen=True):

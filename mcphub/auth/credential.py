@@ -147,6 +147,19 @@ class Credential:
         return self.account.oauth.mode in METHODS
 
     @property
+    def principal(self) -> str | None:
+        """Whose tokens are used, "" = nobody's, or those that the entry alone stands for; None = not known yet."""
+        if self.tokens is not None:
+            return "" if self.silent else self.tokens.principal
+        return "" if self._loaded or self.silent else None
+
+    async def look(self) -> None:
+        """Find out whether there are tokens, for a short time."""
+        if not self._loaded:
+            with anyio.move_on_after(FIRST_LOOK):
+                await self._load(self._home.looked)
+
+    @property
     def shown(self) -> Need | None:
         """What people see of it: what is needed, with how they failed at it last; else what it waits for."""
         need = self.need
@@ -190,9 +203,7 @@ class Credential:
         verdict = self._verdict
         if first and verdict is not None and (verdict.final or verdict.rest > LEFT_ALONE):
             self.retry()
-        if not self._loaded:
-            with anyio.move_on_after(FIRST_LOOK):
-                await self._load(self._home.looked)
+        await self.look()
         tokens = self.tokens
         if tokens is None:
             if not first:
@@ -338,6 +349,7 @@ class Credential:
     async def take(self, tokens: TokenSet) -> None:
         """These are its tokens from now on: they are kept, then used. Raises VaultUnavailable where they cannot be
         kept; then the old ones stay."""
+        tokens = msgspec.structs.replace(tokens, sign_in=self._home.random(8).hex())
         gen = await self._home.safe.put(TOKENS, self.key, encoded(tokens))
         self._completed = True
         self.missing = ()

@@ -40,6 +40,14 @@ class TokenSet(msgspec.Struct, frozen=True, omit_defaults=True):
     #: Who the client was that got them: where its id came from, and how it proved itself.
     client_source: str = "config"
     client_method: str = ""
+    #: Of which sign-in of a person they are, through all their renewals; "" = of none.
+    sign_in: str = ""
+
+    @property
+    def principal(self) -> str:
+        """Stands for whose tokens they are, and what for: another sign-in, issuer or scope is another one."""
+        scopes = (" ".join(sorted(self.requested)), " ".join(sorted(self.granted)))
+        return _hashed("principal", self.sign_in, self.issuer, self.client_id, self.resource, *scopes)
 
     def due(self, now: float) -> bool:
         """Whether it should be renewed before it is used."""

@@ -17,6 +17,7 @@ from mcphub.catalog.library import merge as merge_library
 from mcphub.catalog.naming import DEFAULT_MAX_LENGTH, exposed_names, may_be_exposed_as, prefix
 from mcphub.catalog.pages import DEFAULT_PAGE_BYTES
 from mcphub.catalog.pinned import Judgement, Pins, Review
+from mcphub.catalog.repeatable import repeatable
 from mcphub.catalog.toolset import Offer, Rendered, Toolset, merge, render
 from mcphub.connection.view import View
 from mcphub.policy.tools import NO_TOOL_RULES, ToolRules, entry_refusal, nothing_left
@@ -102,7 +103,16 @@ class Catalog:
             warnings += (f"descriptions of its tools ({which}) speak of {_few(others)}",)
         if withheld:
             tools = tuple(t for t in tools if t.name not in withheld)
-        return Listed(view.tools, read, tools, warnings, withheld, hidden, judgement)
+        tools, more = repeatable(view.spec, tools)
+        return Listed(view.tools, read, tools, warnings + more, withheld, hidden, judgement)
+
+    def warn(self, view: View, text: str) -> bool:
+        """Add a warning about its list that only a call of one of its tools could show; False = it has it already."""
+        listed = self.listed(view)
+        if text in listed.warnings:
+            return False
+        self._read[view.key] = msgspec.structs.replace(listed, warnings=(*listed.warnings, text))
+        return True
 
     def _hides(self, spec: ServerSpec, tool: str) -> str:
         """What a caller of a tool is told that policy or the entry takes away, "" = neither does."""

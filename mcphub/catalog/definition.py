@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from mcphub.catalog.hygiene import DEFAULT_LENGTH, clean, clean_counted, clean_schema, shorten, shorten_schema
+from mcphub.protocol import own_word, tasks
 from mcphub.protocol.jsonrpc import UNSET, Raw, UnsetType, quote
 
 
@@ -45,7 +46,9 @@ MAX_WARNINGS = 50
 
 class Definition(msgspec.Struct, frozen=True):
     """One tool. `members` are its JSON members but `name`, cleaned; `cut` those that are too long for agents, as these
-    see them. `read_only`: it says so, and not destructive. `structured`: it has an outputSchema."""
+    see them. `read_only`: it says so, and not destructive. `structured`: it has an outputSchema. `idempotent`: it says
+    that to call it twice does no more than once. `repeatable`: one of both is believed, or its server knows by its
+    `idempotency_argument` ("" = none) a call that it was sent before, so that it may be sent again."""
 
     name: str
     members: tuple[tuple[bytes, bytes], ...]
@@ -54,6 +57,17 @@ class Definition(msgspec.Struct, frozen=True):
     read_only: bool = False
     structured: bool = False
     cut: Mapping[bytes, bytes] = msgspec.field(default_factory=dict)
+    idempotent: bool = False
+    repeatable: bool = False
+    idempotency_argument: str = ""
+    #: A legacy server takes calls of it as tasks only.
+    task: bool = False
+
+    @property
+    def reads(self) -> bool:
+        """It only reads, by the word of somebody who is believed; what its server must know again by an argument, does
+        not."""
+        return self.repeatable and self.read_only and not self.idempotency_argument
 
     def render(self, exposed: str, modern: bool) -> bytes:
         """The definition under its exposed name, in the shape of the agent's era."""
@@ -138,7 +152,7 @@ class _Reader:
             return None
         members: list[tuple[bytes, bytes]] = []
         texts = {"title": "", "description": ""}
-        read_only = False
+        read_only = idempotent = False
         for key, value in fields.items():
             if key in ("name", "execution", "inputSchema") or bytes(memoryview(value)[:4]) == b"null":
                 continue  # `execution` speaks of tasks on the server's hop
@@ -147,11 +161,12 @@ class _Reader:
                 if key in texts:
                     texts[key], encoded = self.text(value)
                 elif key == "annotations":
-                    encoded, read_only = self.annotations(value)
+                    encoded, read_only, idempotent = self.annotations(value)
                 elif key == "icons":
                     _icons(value)
                 elif key == "_meta":
                     _members(value)
+                    encoded = own_word.without(encoded)
                 elif key == "outputSchema":
                     encoded = self.schema(self.keywords(encoded, _members(value), "outputSchema"))
             except _UNREADABLE:
@@ -170,7 +185,15 @@ class _Reader:
             read_only,
             structured,
             self.too_long(members),
+            idempotent,
+            task=self.is_task(fields),
         )
+
+    def is_task(self, fields: dict[str, Raw]) -> bool:
+        try:
+            return "execution" in fields and tasks.is_required(fields["execution"])
+        except _UNREADABLE:
+            return False  # nothing of it is for agents
 
     def too_long(self, members: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
         """What agents see of the members that hold longer texts than they are shown."""
@@ -233,8 +256,9 @@ class _Reader:
             fields = {**fields, "properties": Raw(_object(sound))}
         return _object({k: v for k, v in fields.items() if k not in wrong})
 
-    def annotations(self, raw: Raw) -> tuple[bytes, bool]:
-        """(JSON, whether it says that it only reads and does not say that it destroys)."""
+    def annotations(self, raw: Raw) -> tuple[bytes, bool, bool]:
+        """(JSON, whether it says that it only reads and does not say that it destroys, whether that it is
+        idempotent)."""
         kept: dict[str, Raw] = {}
         hints: dict[str, bool] = {}
         changed = False
@@ -251,7 +275,10 @@ class _Reader:
                 continue
             kept[key] = value
         encoded = _object(kept) if changed else bytes(raw)
-        return encoded, hints.get("readOnlyHint", False) and not hints.get("destructiveHint", False)
+        reads = hints.get("readOnlyHint", False)
+        read_only = reads and not hints.get("destructiveHint", False)
+        # Of a tool that says both that it only reads and that it destroys nothing is believed.
+        return encoded, read_only, hints.get("idempotentHint", False) and (read_only or not reads)
 
     def text(self, raw: Raw) -> tuple[str, bytes]:
         """A string without unclean characters, and as JSON. Raises DecodeError."""

@@ -1,7 +1,8 @@
 """Owns how long an agent may keep a merged list, and whether others may have its copy: the strictest of all its parts.
 
 It must not know agents, nor list anything itself. The rules: a modern server's word, as far as it is not used up; of a
-legacy server, which has no word for it, the hub's own where it tells of changes; nothing of a server that is away.
+legacy server, which has no word for it, the hub's own where it tells of changes; nothing of a server that is away, nor
+of a list that has changed, or could not be listed again.
 """
 
 from __future__ import annotations
@@ -38,4 +39,5 @@ def _part(view: View, method: str, now: float, most: float) -> Freshness | None:
         said = view.fresh.get(method, UNSAID)
     else:
         said = Freshness(now + most if view.facts.tells(capability) and not view.deaf else 0.0)
-    return said if isinstance(view.state, Connected) else Freshness(0.0, said.public)
+    known = isinstance(view.state, Connected) and method not in view.doubted
+    return said if known else Freshness(0.0, said.public)

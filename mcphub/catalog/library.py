@@ -22,6 +22,7 @@ from mcphub.catalog.hygiene import (
 )
 from mcphub.catalog.naming import DEFAULT_MAX_LENGTH, exposed_names
 from mcphub.catalog.pages import DEFAULT_PAGE_BYTES, Pages, cut
+from mcphub.protocol import own_word
 from mcphub.protocol.content import ORIGINAL_KEY, SCHEME, conceal, expose
 from mcphub.protocol.jsonrpc import Raw, quote
 from mcphub.protocol.uri_template import UriTemplate, read_template
@@ -165,6 +166,8 @@ def _render(fields: Mapping[str, Raw], key: str, shown: str, original: str | Non
             continue
         if name in _SPOKEN and suspicious(bytes(value)):
             value = Raw(_spoken(name, value)[0])
+        if name == "_meta":
+            value = Raw(own_word.without(bytes(value)))
         if name == "arguments":
             value = Raw(shorten_schema(bytes(value), limit)[0])
         if name not in _TEXTS:
@@ -174,7 +177,7 @@ def _render(fields: Mapping[str, Raw], key: str, shown: str, original: str | Non
     if original is not None:
         meta: dict[str, Raw] = {}
         try:
-            meta = _members(fields["_meta"]) if "_meta" in fields else {}
+            meta = _members(out["_meta"]) if "_meta" in out else {}
         except (msgspec.DecodeError, RecursionError):
             meta = {}
         meta[ORIGINAL_KEY] = Raw(quote(original))

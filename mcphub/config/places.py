@@ -86,6 +86,11 @@ class Places(msgspec.Struct, frozen=True):
         return os.path.join(self.state_dir, "catalogues")
 
     @property
+    def calls(self) -> str:
+        """The outcome journal."""
+        return os.path.join(self.state_dir, "calls")
+
+    @property
     def http_token(self) -> str:
         """What agents bring to the loopback."""
         return os.path.join(self.state_dir, "http-token")

@@ -37,12 +37,13 @@ class ListsSettings(msgspec.Struct, frozen=True):
 
 
 class ConnectSettings(msgspec.Struct, frozen=True):
-    """`[connect]`: `local` and `remote` openings at once, seconds of `timeout` for one, `attempts` before `failed`."""
+    """`[connect]`: `local` and `remote` openings at once, seconds of `timeout` for one, and how often one that fails
+    for a reason that may pass is tried again before the server is `failed` (`attempts`, 0 = not at all)."""
 
     local: Annotated[int, Meta(ge=1, le=100)] = 3
     remote: Annotated[int, Meta(ge=1, le=200)] = 20
     timeout: Annotated[float, Meta(ge=1, le=3600)] = 30.0
-    attempts: Annotated[int, Meta(ge=1, le=100)] = 5
+    attempts: Annotated[int, Meta(ge=0, le=100)] = 5
 
 
 class HealthSettings(msgspec.Struct, frozen=True):
@@ -63,6 +64,27 @@ class LogsSettings(msgspec.Struct, frozen=True):
     """`[logs]`: bytes of stderr kept in memory for each server."""
 
     stderr_bytes: Annotated[int, Meta(ge=0, le=64 * 1024 * 1024)] = 1024 * 1024
+
+
+class TraceSettings(msgspec.Struct, frozen=True):
+    """`[trace]`: `begin`: requests whose agent names no trace (`traceparent`) get one, so that they can be followed
+    through log, journal and server."""
+
+    begin: bool = False
+
+
+class LimitsSettings(msgspec.Struct, frozen=True):
+    """`[limits]`: calls in flight at once, in the whole `hub`, to one `server`, to one `tool` (0 = any number) and of
+    one `agent`; an entry's own come before `server` and `tool`. What is beyond waits, `waiting` of an agent for each,
+    and more is refused. `agent_rate`: calls a second of one agent, 0 = any number, `agent_burst` of them together."""
+
+    hub: Annotated[int, Meta(ge=1, le=1_000_000)] = 20_000
+    server: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
+    tool: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    agent: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
+    waiting: Annotated[int, Meta(ge=1, le=10_000)] = 10_000
+    agent_rate: Annotated[float, Meta(ge=0, le=100_000)] = 0.0
+    agent_burst: Annotated[int, Meta(ge=1, le=100_000)] = 20
 
 
 class StopSettings(msgspec.Struct, frozen=True):
@@ -161,6 +183,8 @@ class HubSettings(msgspec.Struct, frozen=True):
     health: HealthSettings = msgspec.field(default_factory=HealthSettings)
     call: CallSettings = msgspec.field(default_factory=CallSettings)
     logs: LogsSettings = msgspec.field(default_factory=LogsSettings)
+    trace: TraceSettings = msgspec.field(default_factory=TraceSettings)
+    limits: LimitsSettings = msgspec.field(default_factory=LimitsSettings)
     stop: StopSettings = msgspec.field(default_factory=StopSettings)
     pinning: PinningSettings = msgspec.field(default_factory=PinningSettings)
     http: HttpSettings = msgspec.field(default_factory=HttpSettings)

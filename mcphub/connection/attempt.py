@@ -18,6 +18,7 @@ from mcphub.connection.handshake import Facts
 from mcphub.connection.lists import Lists
 from mcphub.connection.opening import Opening
 from mcphub.connection.slot import Slot
+from mcphub.connection.source import Source
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol import era
 from mcphub.spec import HttpSpec, ServerSpec
@@ -149,6 +150,13 @@ class Attempt:
             self._home.failed(self._diagnosis.fault(kind, "spawn", str(e), retry_after=e.retry_after))
         return again
 
+    def _source(self, client: Client, spoken: era.Spoken) -> Source:
+        """Whose lists those of this connection are."""
+        credentials = self._around.credentials
+        principal = credentials.principal(self._spec) if credentials is not None else ""
+        release = handshake.release(spoken)
+        return Source(spoken.era, spoken.version, release, principal or "", client.declares)
+
     async def _begin(
         self, client: Client, link: Link, probe: era.Probe, slot: Slot
     ) -> era.Restart | era.Refused | Facts:
@@ -161,6 +169,7 @@ class Attempt:
         slot.give_back()
         self._phase = "list"
         capabilities = step.result.get("capabilities")
+        self._lists.met(self._source(client, step))
         tools, warnings = await self._lists.first_tools(client, link, capabilities)
         shelf, more = await self._lists.first_shelf(client, capabilities)
         if self._opening.stands_in:

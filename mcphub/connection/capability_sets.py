@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from mcphub.protocol import tasks
 from mcphub.spec import HttpSpec, ServerSpec
 
 _object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -67,6 +68,11 @@ def extension_of(spec: ServerSpec) -> bytes:
     mode = spec.transport.oauth.mode if isinstance(spec.transport, HttpSpec) else ""
     name = EXTENSIONS.get(mode)
     return b'"extensions":{"%b":{}}' % name.encode() if name is not None else b""
+
+
+def with_tasks(extension: bytes) -> bytes:
+    """The same where the server makes tasks, which the hub can follow for every agent (SEP-2663)."""
+    return b"%b,%b}" % (extension[:-1], tasks.OFFER) if extension else b'"extensions":{%b}' % tasks.OFFER
 
 
 def extended(capabilities: bytes, extension: bytes) -> bytes:

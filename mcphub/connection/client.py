@@ -6,7 +6,7 @@ It must not open or close the channel, nor know agents: replies go to waiters, n
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -32,6 +32,8 @@ NOISE_BYTES_AFTER = 16 << 20
 LARGE = 1 << 15
 #: Data of an error that the hub itself looks at.
 MAX_ERROR_DATA = 1 << 16
+#: Requests that are remembered after they were withdrawn.
+MOST_WITHDRAWN = 100
 #: How often deadlines are looked at while anything waits, seconds.
 SWEEP = 0.5
 
@@ -74,6 +76,16 @@ class Resender(Protocol):
 
     def resend(self, client: Client, method: str, params: Raw) -> None:
         """Send it there, where it waits from now on."""
+
+
+class Beside(Protocol):
+    """Who hears, for other connections to the same server, how requests on this one end on their way."""
+
+    def struck(self, kind: str) -> None:
+        """A request ended without an answer; `kind` as in channel.Receiver.unanswered."""
+
+    def calmed(self) -> None:
+        """One was answered, after trouble on any of them."""
 
 
 class Reply:
@@ -132,6 +144,9 @@ class Client:
         #: What every server is told besides, as a member of the capabilities; b"" = nothing.
         self.extension = extension
         self.sampling = b'"sampling"' in declares
+        #: It makes tasks, and is told that they can be followed; how many are.
+        self.tasks = False
+        self.followed = 0
         self.era: Era = "legacy"
         self.version = LATEST_LEGACY
         self.ready = False
@@ -139,7 +154,8 @@ class Client:
         self.over = False
         self.counters: Counter[str] = Counter()
         self._listener = listener
-        self._roots = roots
+        #: What mcphub itself knows of roots: the list of a `roots/list` result.
+        self.roots = roots
         self._pending = Pending()
         #: Requests of the hub's own.
         self._own = 0
@@ -150,6 +166,8 @@ class Client:
         self._sweeping = False
         self._noise_lines = self._noise_bytes = 0
         self._strikes = strikes.NONE
+        #: Who is told of the strikes here; None = nobody.
+        self.beside: Beside | None = None
         #: What it says is what a program writes to its stdout.
         self.stdout = True
         #: This machine has no way to its host: requests that fail say nothing of the server.
@@ -163,6 +181,8 @@ class Client:
         self._carried: set[int] = set()
         #: Agents watch resources through it, which is use though they ask nothing.
         self.watched = False
+        #: Who waited for the requests that were withdrawn last, and when: its server may not know of it yet.
+        self.withdrew: deque[tuple[Waiter, float]] = deque(maxlen=MOST_WITHDRAWN)
         #: What was asked of it since another session of its server was opened has been answered; True = none was.
         self.proven = True
         self._doubted = 0
@@ -172,8 +192,9 @@ class Client:
 
     @property
     def calls(self) -> int:
-        """Requests in flight that an agent waits for; the hub's own (a listen that stays open) are not counted."""
-        return sum(1 for w in self._pending.waiting.values() if w.idle)
+        """Requests in flight that an agent waits for, and tasks that it waits for between two of them; the hub's own (a
+        listen that stays open) are not counted."""
+        return sum(1 for w in self._pending.waiting.values() if w.idle) + self.followed
 
     @property
     def asked(self) -> int:
@@ -287,9 +308,11 @@ class Client:
 
     def withdraw(self, mid: int, reason: str) -> bool:
         """Stop waiting for a request and tell the server, once; its late answer is dropped and counted."""
-        if self._pending.take(mid) is None:
+        waiter = self._pending.take(mid)
+        if waiter is None:
             return self.returned.pop(mid, None) is not None
         self._cancel(mid, reason)
+        self.withdrew.append((waiter, self._loop.time()))
         return True
 
     def release(self, mid: int) -> Waiter | None:
@@ -310,9 +333,11 @@ class Client:
 
     def _sweep(self) -> None:
         self._sweeping = False
-        for mid, waiter in self._pending.overdue(self._loop.time()):
+        now = self._loop.time()
+        for mid, waiter in self._pending.overdue(now):
             self.counters["timeouts"] += 1
             self._cancel(mid, "no answer in time")
+            self.withdrew.append((waiter, now))
             waiter.unanswered("timeout", "no answer in time")
         # What waits for ever (a listen) needs no clock: an idle connection must cost nothing.
         if not self.over and any(w.deadline != _EVER for w in self._pending.waiting.values()):
@@ -354,6 +379,8 @@ class Client:
         self._noise_lines = self._noise_bytes = 0
         if env.method is None:
             self._strikes = self._strikes.answered()
+            if self.beside is not None:
+                self.beside.calmed()
             if type(env.id) is int and env.id > self._doubted:
                 self.proven = True
         self._troubled = self._strikes is not strikes.NONE or not self.proven
@@ -388,6 +415,8 @@ class Client:
             message = f"{OFFLINE}: {message}"
         elif request_id != self.uncounted:
             self._strikes = self._strikes.failed(kind)
+            if self.beside is not None:
+                self.beside.struck(kind)
         self._troubled = self._troubled or self._strikes is not strikes.NONE
         self.signs += kind in strikes.HEARD
         waiter.unanswered(kind, message)
@@ -401,6 +430,21 @@ class Client:
         self._troubled = True
         if self._strikes.enough and not self.over:
             self._fail("silent", message)
+
+    def strike(self, kind: str) -> bool:
+        """A request on another connection to its server ended so; returns whether this one has had enough, which its
+        own next failure ends."""
+        self._strikes = self._strikes.failed(kind)
+        self.trouble()
+        return self._strikes.enough
+
+    def trouble(self) -> None:
+        """There was trouble on another connection to its server: the next answer here says that it is over."""
+        self._troubled = True
+
+    def calm(self) -> None:
+        """A request on another connection to its server was answered."""
+        self._strikes = self._strikes.answered()
 
     def give_up(self, message: str) -> None:
         """The connection leads nowhere: end it."""
@@ -427,6 +471,7 @@ class Client:
 
     def lost(self, reason: str) -> None:
         self.over = True
+        self.withdrew.clear()  # they know their connection, and a cycle through them is never collected
         self.gone = self.gone or reason
         if isinstance(self.channel, Held):  # the server cannot have acted on what it was not sent
             for request_id in self.channel.release():
@@ -509,7 +554,7 @@ class Client:
         elif self.ready and self._listener.asked(mid, str(env.method), env.params, self._current()):
             pass
         elif env.method == "roots/list":
-            self.send(jsonrpc.result_frame(mid, b'{"roots":%b}' % self._roots))
+            self.send(jsonrpc.result_frame(mid, b'{"roots":%b}' % self.roots))
         elif env.method in ("sampling/createMessage", "elicitation/create"):
             self._note("refused_requests", f"asked for {env.method}, which nobody can be asked now")
             message = f"{env.method} cannot be carried to an agent now"

@@ -5,6 +5,7 @@ It must not move a state, retry or log. `client.gone` and the counters of a conn
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -19,9 +20,19 @@ from mcphub.transport.link import Link
 #: How long a process may take to be reaped after its stdout ended, for its exit code to be named, seconds.
 REAP = 0.5
 
+#: What is said by who opens /dev/stdout (or another of its kind) that is a socket: open(2), ENXIO; by sh, bash, Python,
+#: Node and others, in one line.
+_OPENED = re.compile(r"/dev/(?:std(?:in|out)|fd/[01]\b)|/proc/(?:self|thread-self|\d+)/fd/[01]\b")
+_IS_SOCKET = re.compile(r"no such device or address|\bENXIO\b", re.IGNORECASE)
+TAKE_PIPES = (
+    'the program opens {opened}, which is a socket: give its entry "stdio": "pipe"; mcphub starts it again by itself '
+    "then, or at once by `mcphub reconnect {name}`"
+)
+
 
 class Diagnosis:
-    """For one server. `clean` takes secrets out of a text, `stderr_tail(n)` gives the last lines, fit to be shown."""
+    """For one server. `clean` takes secrets out of a text, `stderr_tail(n)` gives the last lines, fit to be shown;
+    `sockets`: its stdin and stdout are sockets."""
 
     def __init__(
         self,
@@ -29,18 +40,22 @@ class Diagnosis:
         startup_timeout: float,
         clean: Callable[[str], str],
         stderr_tail: Callable[[int], list[str]],
+        sockets: bool = False,
     ) -> None:
         self._remote = remote
         self._startup_timeout = startup_timeout
         self._clean = clean
         self._stderr_tail = stderr_tail
+        self._sockets = sockets
 
     def fault(
         self, kind: FaultKind, phase: str, message: str, code: int | None = None, retry_after: float = 0.0
     ) -> Fault:
         """One fault of now, its message free of secrets; `retry_after` in seconds."""
         tail = () if self._remote else tuple(self._stderr_tail(5))
-        return Fault(kind, phase, self._clean(message), code, tail, time.time_ns() / 1e9, retry_after)
+        # Who has served once can do with sockets.
+        advice = _advice(tail) if self._sockets and phase != "serve" else ""
+        return Fault(kind, phase, self._clean(message), code, tail, time.time_ns() / 1e9, retry_after, advice)
 
     def no_common_era(self, pinned: str, message: str) -> Fault:
         """The handshake was refused; `pinned` is the only era that the entry lets be tried, "" = both were."""
@@ -95,3 +110,11 @@ class Diagnosis:
             return self.fault(FaultKind.EXITED, phase, text, code)
         what = "the connection ended" if self._remote else "the server closed its stdout"
         return self.fault(FaultKind.LOST, phase, f"{what}{before}: {client.gone}".rstrip(": "))
+
+
+def _advice(tail: tuple[str, ...]) -> str:
+    """What these last lines of stderr tell to do, "" = nothing."""
+    for text in tail:
+        if _IS_SOCKET.search(text) and (opened := _OPENED.search(text)):
+            return TAKE_PIPES.replace("{opened}", opened[0])
+    return ""

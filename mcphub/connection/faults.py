@@ -71,7 +71,7 @@ ADVICE: dict[FaultKind, Advice] = {
         '"healthCheck": false, or set `[health] timeout`; see `mcphub logs {name}`',
     ),
     FaultKind.UNREACHABLE: Advice(
-        True, "check the url, the network and, where one is needed, HTTPS_PROXY; mcphub goes on trying"
+        True, "check the url, the network and, where one is needed, HTTPS_PROXY or HTTP_PROXY; mcphub goes on trying"
     ),
     FaultKind.TLS: Advice(
         False,
@@ -124,10 +124,12 @@ class Fault(msgspec.Struct, frozen=True):
     at: float = 0.0
     #: Seconds that the server wants to be left alone.
     retry_after: float = 0.0
+    #: What a person should do, where more is known than the kind says.
+    advice: str = ""
 
     @property
     def transient(self) -> bool:
         return ADVICE[self.kind].transient
 
     def remedy(self, name: str) -> str:
-        return ADVICE[self.kind].remedy.format(name=name)
+        return (self.advice or ADVICE[self.kind].remedy).format(name=name)

@@ -14,6 +14,7 @@ import msgspec
 
 from mcphub.connection import capability_sets
 from mcphub.connection.client import Client
+from mcphub.connection.source import release_of
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol import era, jsonrpc
 from mcphub.protocol.caching import UNSAID, Freshness, least, read_freshness
@@ -228,11 +229,7 @@ def facts(
 ) -> Facts:
     """The facts of a connection from its handshake and its list; what has the wrong type is left out."""
     result = spoken.result
-    if spoken.era == "modern":
-        meta = result.get("_meta")
-        info = meta.get(SERVER_INFO_KEY) if isinstance(meta, dict) else None
-    else:
-        info = result.get("serverInfo")
+    info = _info(spoken)
     caps = result.get("capabilities")
     instructions = result.get("instructions")
     return Facts(
@@ -246,6 +243,19 @@ def facts(
         shelf or {},
         spoken.era == "legacy" or era.names_legacy(result),
     )
+
+
+def _info(spoken: era.Spoken) -> object:
+    """What a server says that it is."""
+    if spoken.era == "modern":
+        meta = spoken.result.get("_meta")
+        return meta.get(SERVER_INFO_KEY) if isinstance(meta, dict) else None
+    return spoken.result.get("serverInfo")
+
+
+def release(spoken: era.Spoken) -> str:
+    """As source.release_of."""
+    return release_of(_info(spoken))
 
 
 async def list_tools(client: Client, capabilities: Any, timeout: float, pages: float = float("inf")) -> Listing:

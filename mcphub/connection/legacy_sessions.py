@@ -20,6 +20,7 @@ from mcphub.connection.capability_sets import Without
 from mcphub.connection.client import Client, Mover, Resender
 from mcphub.connection.evictions import Evictions
 from mcphub.connection.held import Held
+from mcphub.connection.probing import METHODS
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol import era, jsonrpc
 from mcphub.protocol.correlate import Waiter
@@ -48,6 +49,9 @@ STREAM_LIMIT = 1.0
 PART_OF_CALL = 0.8
 #: Seconds for an answer to `logging/setLevel`, which says nothing new.
 LEVEL_LIMIT = 30.0
+#: How long the worker's own connection is waited for when so many requests in sessions failed, seconds; what it does
+#: not answer until then says nothing.
+LOOK_LIMIT = 30.0
 #: How often it is looked whether a session that gets no new calls can be closed, seconds.
 RETIRING = 0.5
 #: What a person is told of a server that opens a session by ending another, and what a session's end says then.
@@ -93,6 +97,7 @@ class _Session:
         self.declares = declares
         self.client = Client(self, roots, declares=declares, extension=extension)
         self.client.version = version
+        self.client.beside = of
         self.held = Held()
         self.client.use(self.held)
         self.scope = anyio.CancelScope()
@@ -165,6 +170,8 @@ class LegacySessions:
         self._evictions = Evictions()
         self._own_opened = self._loop.time()
         self._told = False
+        #: The request by which the own connection is looked at, 0 = none was sent.
+        self._look = 0
 
     # --- for the worker ----------------------------------------------------------------------------------------------
 
@@ -184,6 +191,7 @@ class LegacySessions:
         self._legacy = legacy or any(session.client.ready for session in self._open.values())
         self._own_only = not possible
         self._refused.clear()
+        self._look = 0
         self._own_opened = self._loop.time()
         own = self.home.client
         if own is not None and own.era == "legacy":
@@ -297,6 +305,7 @@ class LegacySessions:
             self, declares, self._roots, version, self._loop.time(), capability_sets.extension_of(self._spec)
         )
         session.client.severed = self._severed
+        session.client.trouble()  # its first answer says so to the others, too
         self._tasks.start_soon(self._live, session, name=f"session {self._spec.name}")
         self.home.changed()
         return session
@@ -394,6 +403,22 @@ class LegacySessions:
         if self._open.get(session.declares) is session:
             del self._open[session.declares]
             self.home.changed()
+
+    # --- strikes: implements client.Beside ---------------------------------------------------------------------------
+
+    def struck(self, kind: str) -> None:
+        """What fails on its way in a session speaks of the way to the server, which all share: three in a row, in
+        whichever of them, and the own connection is asked. If that fails too, it is over (case C086)."""
+        for session in (*self._open.values(), *self._retired):
+            session.client.trouble()
+        own = self.home.client
+        if own is None or own.over or not own.strike(kind) or self._look in own.waiting():
+            return
+        self._look = own.start(handshake.Ignored(self._loop.time() + LOOK_LIMIT), METHODS[own.era])
+
+    def calmed(self) -> None:
+        if (own := self.home.client) is not None:
+            own.calm()
 
     # --- ends --------------------------------------------------------------------------------------------------------
 

@@ -6,14 +6,16 @@ the lists stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import anyio
 
 from mcphub.connection import handshake
 from mcphub.connection.client import Client
+from mcphub.connection.doubts import Doubts
 from mcphub.connection.handshake import Facts, Listing
+from mcphub.connection.source import Source
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol.caching import UNSAID, Freshness
 from mcphub.transport.link import Link
@@ -37,6 +39,8 @@ PAGES = 0.75
 #: server said, but not more often than every so many seconds; a legacy server cannot say, and is trusted for longer.
 UNTOLD_LEAST = 5.0
 UNTOLD_LEGACY = 60.0
+#: One that could not be listed again is listed when an agent asks for it so many seconds later.
+FAILED_LEAST = 10.0
 
 #: The items of each list, as they came, by its method.
 Shelf = Mapping[str, tuple[bytes, ...]]
@@ -64,6 +68,17 @@ class Lists:
         self.fresh: Mapping[str, Freshness] = {}
         #: A legacy server cannot tell of changes, whatever it says that it does: it has no stream for it.
         self.deaf = False
+        #: Those that may not be what the server has now, though there is a connection.
+        self.doubts = Doubts()
+        #: What these lists are of, None = there are none.
+        self.source: Source | None = None
+        #: They are of before this daemon: its server has not been connected yet.
+        self.saved = False
+        self._met = Source()
+        #: They are of another source than what is being listed now.
+        self._foreign = False
+        #: Those that are being listed now.
+        self._flying: frozenset[str] = frozenset()
         self._patience = patience
         self._now = now
         self._wake = wake
@@ -88,10 +103,22 @@ class Lists:
         """None of them was cut when it was listed last."""
         return not self._partial
 
+    @property
+    def busy(self) -> bool:
+        """A connection is being opened, and lists already."""
+        return bool(self._flying)
+
     def reset(self) -> None:
         """There is a new connection, on which all will be listed."""
         self._again.clear()
         self._settle = SETTLE
+        self._flying = frozenset()
+
+    def met(self, source: Source) -> None:
+        """Whom the new connection is to. Lists of another source, of an older release say, are shown until there are
+        others, but take the place of none that fails."""
+        self._met = source
+        self._foreign = self.source is not None and self.source != source
 
     def look_again(self, *methods: str) -> None:
         """They may have changed; without any, all may have."""
@@ -102,8 +129,18 @@ class Lists:
         """Whether this notification speaks of lists; they are then looked at again."""
         if method not in CHANGED:
             return False
+        self._doubt(*CHANGED[method])
         self.look_again(*CHANGED[method])
         return True
+
+    def mistrust(self) -> None:
+        """All of them may be other ones now: those who may see them are others, or changes may have been missed."""
+        self._doubt(TOOLS, *SHELF)
+        self.look_again()
+
+    def _doubt(self, *methods: str) -> None:
+        if self.doubts.add(methods, self._now()):
+            self._changed()
 
     def wanted(self, method: str, facts: Facts, link: Link) -> None:
         """An agent asks for this list, and gets what is here. Where the server tells of no changes, and the time is
@@ -111,10 +148,13 @@ class Lists:
         if self.hears(link, facts):
             self._changed()
         now = self._now()
-        if now < self._untold.get(method, float("inf")):
+        if now < self._untold.get(method, float("inf")) or method in self._flying:
+            return  # one request is enough for all who ask
+        doubted = method in self.doubts
+        if facts.tells(handshake.LISTS[method][0]) and not self.deaf and not doubted:
             return
-        if facts.tells(handshake.LISTS[method][0]) and not self.deaf:
-            return
+        if doubted and self.doubts.over(method, now):
+            self._drop(method)
         self._untold[method] = now + UNTOLD_LEAST
         self.look_again(method)
 
@@ -137,6 +177,7 @@ class Lists:
         """The tools of a connection that is being opened, and warnings; the caller bounds the whole. Raises as
         handshake.list_all."""
         self.fresh = {}
+        self._flying = frozenset((TOOLS, *SHELF))
         # Pages without end must not cost those that came.
         pages = (anyio.current_effective_deadline() - self._now()) * PAGES
         listing = await handshake.list_tools(client, capabilities, self._patience, pages)
@@ -151,20 +192,52 @@ class Lists:
         patience = min(self._patience / 2, left * PAGES) / len(SHELF)
         found, warnings = await handshake.list_shelf(client, capabilities, SHELF, patience)
         shelf, cut = self._kept_shelf(found)
+        if not self._foreign:
+            self._failed(method for method in SHELF if method not in found and self.shelf.get(method))
         return shelf, warnings + cut
 
     def take(self, tools: tuple[bytes, ...], shelf: Shelf) -> None:
-        """From now on these are its lists."""
+        """From now on these are its lists, of whom was met."""
+        self._flying = frozenset()
+        self.source, self.saved = self._met, False
+        self._take_tools(tools)
+        self._take_shelf(shelf)
+        self._foreign = False
+
+    def recall(self, tools: tuple[bytes, ...], shelf: Shelf, source: Source, *, saved: bool = True) -> None:
+        """What they were when its server was connected last, before there is a connection."""
+        self.source, self.saved = source, saved
         self._take_tools(tools)
         self._take_shelf(shelf)
 
+    def forget(self) -> None:
+        """They are nobody's any more: whoever sees them must not, or they are too old."""
+        self.tools, self.shelf, self.source, self.saved = (), {}, None, False
+        self.listed = 0
+        self.shelved += 1
+        self.fresh = {}
+
+    def _drop(self, method: str) -> None:
+        """One that could not be confirmed for too long."""
+        self._warn(f"{method} could not be listed again for too long, so it is empty from now on")
+        self._partial.add(method)
+        if method == TOOLS:
+            self._take_tools(())
+        else:
+            self._take_shelf({method: ()})
+        self._changed()
+
     async def again(self, client: Client, link: Link, facts: Facts) -> None:
         """List again what is due. What cannot be listed stays as it was."""
-        if TOOLS in self._again:
-            self._again.discard(TOOLS)
-            await self._list_again(client, link, facts)
-        if self._again - {TOOLS} and not client.over:
-            await self._shelve_again(client, facts)
+        try:
+            if TOOLS in self._again:
+                self._again.discard(TOOLS)
+                self._flying = frozenset((TOOLS,))
+                await self._list_again(client, link, facts)
+            if self._again - {TOOLS} and not client.over:
+                await self._shelve_again(client, facts)
+        finally:
+            self._flying = frozenset()
         self._listed_at = self._now()
 
     async def _list_again(self, client: Client, link: Link, facts: Facts) -> None:
@@ -172,11 +245,14 @@ class Lists:
             listing = await handshake.list_tools(client, facts.capabilities, self._patience)
         except (JSONRPCError, RemoteProtocolError) as e:
             self._warn(f"the tools cannot be listed again, the old list is kept: {e}")
+            self._failed((TOOLS,))
             return
         except TransportError as e:
             if not client.over:
                 self._warn(f"the tools cannot be listed again, the old list is kept: {e}")
+                self._failed((TOOLS,))
             return
+        doubted = TOOLS in self.doubts
         tools, cut = self._kept(TOOLS, listing, self.tools)
         for warning in cut:
             self._warn(warning)
@@ -188,26 +264,37 @@ class Lists:
         if self.listed != before:
             for warning in dropped:
                 self._warn(warning)
-        if self.listed != before or facts.era == "modern":
+        if self.listed != before or facts.era == "modern" or doubted:
             self._changed()  # what holds of an unchanged list is new as well
 
     async def _shelve_again(self, client: Client, facts: Facts) -> None:
         methods = tuple(sorted(self._again - {TOOLS}))
         self._again.difference_update(methods)
+        self._flying = frozenset(methods)
         try:
             patience = self._patience / 2 / len(SHELF)
             found, warnings = await handshake.list_shelf(client, facts.capabilities, methods, patience)
         except TransportError as e:
             if not client.over:
                 self._warn(f"what has changed cannot be listed, the old lists are kept: {e}")
+                self._failed(methods)
             return
+        doubts = self.doubts.methods
+        self._failed(method for method in methods if method not in found)
         shelf, cut = self._kept_shelf(found)
         for warning in warnings + cut:
             self._warn(warning)
         before = self.shelved
         self._take_shelf(shelf)
-        if self.shelved != before or facts.era == "modern":
+        if self.shelved != before or facts.era == "modern" or self.doubts.methods is not doubts:
             self._changed()
+
+    def _failed(self, methods: Iterable[str]) -> None:
+        """They could not be listed: they are tried again when an agent asks, whoever tells of changes."""
+        failed = tuple(methods)
+        for method in failed:
+            self._untold[method] = self._now() + FAILED_LEAST
+        self._doubt(*failed)
 
     # --- what counts -------------------------------------------------------------------------------------------------
 
@@ -219,10 +306,13 @@ class Lists:
         said = listing.freshness
         self._untold[method] = now + UNTOLD_LEGACY if said == UNSAID else max(said.until, now + UNTOLD_LEAST)
         self.fresh = {**self.fresh, method: said}
+        if method not in self._again:
+            self.doubts.remove(method)  # else it has changed while it was read: it is no list to be kept
         if not listing.cut:
             self._partial.discard(method)
             return listing.items, ()
-        if old and method not in self._partial:
+        if old and method not in self._partial and not self._foreign:
+            self._doubt(method)
             return old, (f"{listing.cut}; the old list is kept",)
         self._partial.add(method)
         return listing.items, (listing.cut,)
@@ -241,7 +331,7 @@ class Lists:
             self.listed += 1
 
     def _take_shelf(self, shelf: Shelf) -> None:
-        new = {**self.shelf, **shelf}
+        new = {**shelf} if self._foreign else {**self.shelf, **shelf}
         if new != self.shelf:
             self.shelf = new
             self.shelved += 1

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from mcphub.connection.handshake import Facts
+from mcphub.connection.source import Source
 
 #: Seconds between two looks at least.
 LEAST = 0.25
@@ -19,11 +20,14 @@ LEARNED = 1.0
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What a server said when it was last connected: enough to list its tools without starting it."""
+    """What a server said when it was last connected: enough to list its tools without starting it. It was connected
+    last at `at`, wall clock seconds, 0 = not known; `source` is whose word it is."""
 
     facts: Facts
     tools: tuple[bytes, ...]
     shelf: Mapping[str, tuple[bytes, ...]]
+    source: Source = Source()
+    at: float = 0.0
 
 
 class Rest:

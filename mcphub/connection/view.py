@@ -34,3 +34,5 @@ class View(msgspec.Struct, frozen=True):
     fresh: Mapping[str, Freshness] = msgspec.field(default_factory=dict)
     #: A legacy server cannot tell of changes, whatever it says that it does: it has no stream for it.
     deaf: bool = False
+    #: Lists that may not be what its server has now, by method: they have changed, or could not be listed again.
+    doubted: frozenset[str] = frozenset()

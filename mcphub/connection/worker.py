@@ -9,24 +9,24 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
+import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import anyio.to_thread
 import msgspec
 
 from mcphub.config.secret_values import own_values, secret_values
-from mcphub.connection import handshake, legacy_sessions
+from mcphub.connection import handshake
 from mcphub.connection.attempt import Attempt
 from mcphub.connection.backoff import Backoff
-from mcphub.connection.capability_sets import extension_of
+from mcphub.connection.capability_sets import extension_of, with_tasks
 from mcphub.connection.carried import Carried
 from mcphub.connection.client import Client
 from mcphub.connection.diagnosis import Diagnosis
 from mcphub.connection.faults import Fault, FaultKind
 from mcphub.connection.handshake import Facts
-from mcphub.connection.legacy_sessions import LegacySessions
 from mcphub.connection.listening import Listening
 from mcphub.connection.lists import TOOLS, Lists
 from mcphub.connection.machine import (
@@ -57,15 +57,21 @@ from mcphub.connection.probing import Probing
 from mcphub.connection.pulse import USUAL, Health
 from mcphub.connection.rest import LEARNED, Known, Rest
 from mcphub.connection.roots import roots_of
+from mcphub.connection.shelf_life import ShelfLife
+from mcphub.connection.source import Source
 from mcphub.connection.view import View
 from mcphub.errors import TransportError
 from mcphub.observe.redact import Redactor
-from mcphub.protocol import jsonrpc
+from mcphub.protocol import jsonrpc, tasks
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.spec import HttpSpec, InProcessSpec, ServerSpec, StdioSpec
 from mcphub.transport import program_files
+from mcphub.transport.admission import Admission
 from mcphub.transport.link import Link, Surroundings
 from mcphub.transport.stderr import StderrRing
+
+if TYPE_CHECKING:
+    from mcphub.connection.legacy_sessions import LegacySessions
 
 #: A call to a failed server starts one attempt, at most this often, seconds.
 WAKE_EVERY = 30.0
@@ -99,12 +105,12 @@ class Worker:
         sink: Sink,
         log: Callable[[str, str], None],
         stderr_bytes: int = 1 << 20,
-        session_idle: float = legacy_sessions.IDLE,
+        session_idle: float | None = None,
         known: Known | None = None,
         health: Health = USUAL,
     ) -> None:
-        """`known`: what it said before; one that is lazy is then not started for its lists. `health` is for entries
-        that say nothing of it."""
+        """`session_idle`: seconds, None = what is usual. `known`: what it said before; one that is lazy is then not
+        started for its lists. `health` is for entries that say nothing of it."""
         self.spec = spec
         self.key = spec.key()
         self.stderr = StderrRing(stderr_bytes)
@@ -112,21 +118,26 @@ class Worker:
         self._redact.show(secret_values(spec.transport))
         self._redact.show(own_values(spec.transport))
         self._remote = isinstance(spec.transport, HttpSpec)
-        self._diagnosis = Diagnosis(self._remote, spec.startup_timeout, self._redact.clean, self.stderr_tail)
+        sockets = isinstance(spec.transport, StdioSpec) and spec.transport.stdio == "socketpair"
+        self._diagnosis = Diagnosis(self._remote, spec.startup_timeout, self._redact.clean, self.stderr_tail, sockets)
         self.client: Client | None = None
         self.facts: Facts | None = None
         self._link: Link | None = None
         self.pid: int | None = None
         self.last_fault: Fault | None = None
         self.totals: dict[str, int] = {}
+        self._loop = asyncio.get_running_loop()
+        #: What it says of the credentials that it is sent, which ends no connection.
+        self.admission = Admission(self._loop.time, changed)
         # What helpers print is a secret of this server.
-        surroundings = msgspec.structs.replace(surroundings, hide=self._hide, clean=self.clean)
+        surroundings = msgspec.structs.replace(
+            surroundings, hide=self._hide, clean=self.clean, admission=self.admission, count=self._count
+        )
         self._surroundings = surroundings
         self._backoff = backoff
         self._changed = changed
         self._sink = sink
         self._log = log
-        self._loop = asyncio.get_running_loop()
         self._random = random.Random()
         self.state: State = Pending(0, self._loop.time())
         self._generation = 0
@@ -149,10 +160,12 @@ class Worker:
         self._extension = extension_of(spec)
         #: It is started for its lists alone.
         self._learning = spec.lazy
+        #: For how long what it offered is shown while it is away; and whether it was looked for in files.
+        self.shelf_life = ShelfLife(self._loop, self._too_old)
+        self.looked_up = False
         if known is not None and spec.lazy:
             self._learning = False
-            self.facts = known.facts
-            self.lists.take(known.tools, known.shelf)
+            self._recall(known)
             self.state = IDLE
         self._health = health
         if spec.health_idle is not None:
@@ -171,8 +184,11 @@ class Worker:
         #: Beside its own connection, where each request travels by itself; None = one connection, one era.
         self.sessions: LegacySessions | None = None
         if spec.transport.kind == "http":
-            self.sessions = LegacySessions(
-                self, spec, surroundings, self.stderr, roots_of(spec.workspace), idle=session_idle
+            from mcphub.connection import legacy_sessions  # HTTP is loaded for the first server that needs it
+
+            idle = legacy_sessions.IDLE if session_idle is None else session_idle
+            self.sessions = legacy_sessions.LegacySessions(
+                self, spec, surroundings, self.stderr, roots_of(spec.workspace), idle=idle
             )
 
     @property
@@ -202,16 +218,24 @@ class Worker:
         """What it said when it was last connected, None = it never was."""
         if self.facts is None or not self.listed:
             return None
-        return Known(self.facts, self.lists.tools, self.lists.shelf)
+        source, seen = self.lists.source, self.shelf_life.seen
+        at = time.time_ns() / 1e9 - (self._loop.time() - seen if seen is not None else 0.0)
+        return Known(self.facts, self.lists.tools, self.lists.shelf, source or Source(), at)
+
+    @property
+    def unlisted(self) -> bool:
+        """What it offers is not known, or only what it was before this daemon ran; it is on its way, or failed."""
+        idle = isinstance(self.state, Pending) and self.state.idle
+        return not self.listed or (self.lists.saved and not idle)
 
     @property
     def waking(self) -> bool:
-        """It sleeps while nobody uses it, and is on its way now, for the first time since."""
-        sleeps = self.spec.lazy or self.spec.idle_timeout > 0
+        """It is on its way to a connection, and nothing has failed on this way yet: it has just been started, or used,
+        or asked to begin anew, or its session is renewed. What had been given up, and is tried again, may well fail."""
         state = self.state
-        if not sleeps or not isinstance(state, Pending) or state.offline:
+        if not isinstance(state, Pending) or state.attempt or state.idle or state.offline or state.once:
             return False
-        return not (state.idle or state.attempt or state.fault is not None)
+        return not self.awaits_agent
 
     @property
     def awaits_agent(self) -> bool:
@@ -242,7 +266,12 @@ class Worker:
             self.last_fault is not None or self.severed,
             self.lists.fresh,
             self.lists.deaf,
+            self.lists.doubts.methods,
         )
+
+    def _count(self, kind: str) -> None:
+        """An odd thing that its transport saw, which is in the counters."""
+        self.totals[kind] = self.totals.get(kind, 0) + 1
 
     def _hide(self, *values: str, owner: str = "") -> None:
         """What came to be known as secret while it runs, and others will follow."""
@@ -320,6 +349,46 @@ class Worker:
             self._learning = True
             self.post(Used())
 
+    def remember(self, known: Known) -> None:
+        """What it offered before this daemon ran: that counts as long as it has said nothing itself."""
+        away = isinstance(self.state, Pending | Failed | NeedsAuth)
+        if self.listed or self.lists.busy or not away or self._declares not in (None, known.source.declares):
+            return
+        self._recall(known)
+        self._changed()
+
+    def _recall(self, known: Known) -> None:
+        self.facts = known.facts
+        self.lists.recall(known.tools, known.shelf, known.source)
+        age = max(0.0, time.time_ns() / 1e9 - known.at) if known.at else 0.0
+        self.shelf_life.begin(self._loop.time() - age)
+
+    def forget(self) -> None:
+        """What it offered is not to be shown any more, until it is connected again."""
+        self.facts = None
+        self.lists.forget()
+        self.shelf_life.cancel()
+        self._changed()
+        self.learn()
+
+    def used_as(self, principal: str) -> None:
+        """Whose credentials it is used with from now on, "" = nobody's: what was listed with others is not shown."""
+        source = self.lists.source
+        if not principal or source is None or source.principal == principal:
+            return
+        if isinstance(self.state, Connected):
+            self.lists.source = msgspec.structs.replace(source, principal=principal)
+            self.lists.mistrust()
+        else:
+            self.forget()
+
+    def _too_old(self) -> None:
+        """It has been away for too long. What sleeps is asked when somebody wants to know."""
+        if isinstance(self.state, Pending) and self.state.idle:
+            return
+        self._warn("it has been away for too long, so what it offered is not listed any more")
+        self.forget()
+
     def wake_not_found(self) -> None:
         """Programs may be found now that were not, or in another way."""
         if isinstance(self.state, Failed) and self.state.fault.kind in (FaultKind.NOT_FOUND, FaultKind.CONFIG):
@@ -368,6 +437,9 @@ class Worker:
         if declares == self._declares:
             return
         self._declares = declares
+        source = self.lists.source
+        if self.lists.saved and source is not None and source.declares != declares:
+            self.forget()  # what another agent was offered, which can do other things
         self._wake.set()
         client = self.client
         if client is None or client.era != "legacy" or client.declares == declares or client.calls:
@@ -385,7 +457,9 @@ class Worker:
 
     def list_wanted(self, method: str) -> None:
         """An agent asks for this list, and gets what is here; where nobody would tell of changes, it is looked at."""
-        if self.facts is not None and self._link is not None and isinstance(self.state, Connected):
+        if self.shelf_life.over:
+            self.learn()
+        elif self.facts is not None and self._link is not None and isinstance(self.state, Connected):
             self.lists.wanted(method, self.facts, self._link)
 
     def _send_log_level(self) -> None:
@@ -401,10 +475,20 @@ class Worker:
         now = self._loop.time()
         self.state = transition(before, event, now, self._generation, self._backoff, self._random.random())
         if self.state is not before:
+            self._moved(before)
             self._changed()
         if self.sessions is not None and not isinstance(self.state, Connected) and not renews(self.state):
             fault = self.state.fault if isinstance(self.state, Pending | Failed) else None
             self.sessions.close(fault.message if fault is not None else "mcphub ended it with the connection")
+
+    def _moved(self, before: State) -> None:
+        """Its lists are its server's as long as it is connected, and grow old from then on."""
+        if isinstance(self.state, Connected | Disabled):
+            self.shelf_life.cancel()
+        elif isinstance(before, Connected):
+            self.shelf_life.begin(self._loop.time())
+        elif self.shelf_life.over and not isinstance(self.state, Pending):
+            self._too_old()
 
     # --- what its connections say ------------------------------------------------------------------------------------
 
@@ -560,7 +644,8 @@ class Worker:
     def retire(self, client: Client) -> None:
         """No call is for this connection any more."""
         self.client = client
-        self.totals = dict(self.counters())
+        for name, count in client.counters.items():
+            self.totals[name] = self.totals.get(name, 0) + count
         if self._probing is not None:
             self._probing.end()
             self._ignores_ping = self._probing.ignores
@@ -577,6 +662,8 @@ class Worker:
         self.facts = facts
         self.lists.take(facts.tools, facts.shelf)
         self.client = client
+        if facts.era == "modern" and tasks.offers(facts.capabilities):
+            client.tasks, client.extension = True, with_tasks(client.extension)
         client.severed = self.severed
         if self.sessions is not None:
             possible = self._opening.sessions_beside(facts.era)
@@ -597,7 +684,7 @@ class Worker:
             now = self._loop.time()
             if self._listening.due(now, self._random.random()):
                 self._listening.ask(client, facts, now)
-                self.lists.look_again()  # events may have been lost
+                self.lists.mistrust()  # events may have been lost
             if self.lists.due:
                 with anyio.move_on_after(self.lists.settle()):
                     await self._end_of(client)

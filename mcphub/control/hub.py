@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any, Protocol
 
+from mcphub.questions.calls import CallsAsked
 from mcphub.status import (
     AddedReport,
     ApprovalsReport,
     CallReport,
+    CallsReport,
     InventoryReport,
     LoginReport,
     LogoutReport,
@@ -97,6 +99,9 @@ class Hub(Protocol):
 
     def inventory(self, workspace: str) -> InventoryReport:
         """Every layer and every entry that agents of the workspace have or might have had."""
+
+    async def calls(self, asked: CallsAsked) -> CallsReport:
+        """What became of calls that may have changed something. Raises ControlError 404 for an id that is not kept."""
 
     def approvals(self, workspace: str) -> ApprovalsReport:
         """The project servers of the workspace with what approving each would run."""

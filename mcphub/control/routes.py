@@ -12,6 +12,7 @@ import msgspec
 from mcphub.control.access import Access, OpenAccess, OwnerAccess
 from mcphub.control.handlers import (
     approvals,
+    calls,
     connections,
     daemon,
     logins,
@@ -53,6 +54,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/status/watch", OpenAccess(), Stream(status.watch_status)),
     Route("GET", "/v1/tools", OpenAccess(), Answer(tools.get_tools)),
     Route("POST", "/v1/call", OwnerAccess(), Answer(tools.post_call)),
+    Route("GET", "/v1/calls", OpenAccess(), Answer(calls.get_calls)),
     Route("POST", "/v1/reconnect", OwnerAccess(), Answer(connections.post_reconnect)),
     Route("GET", "/v1/url", OwnerAccess(), Answer(connections.get_url)),
     Route("GET", "/v1/logs/{name:text}", OpenAccess(), Answer(logs.get_logs)),

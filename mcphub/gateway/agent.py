@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from mcphub.catalog.library import Library
 from mcphub.catalog.toolset import Toolset
 from mcphub.channel import Data
-from mcphub.gateway.call import AgentCall, Older
+from mcphub.gateway.call import AgentCall, Older, Tasks
 from mcphub.gateway.subscriptions import Listens
 from mcphub.protocol.envelope import RequestMeta
 
@@ -46,6 +46,7 @@ class Agent(Protocol):
     #: It is one request of an agent over HTTP that has no connection of its own.
     passing: bool
     older: Older | None
+    tasks: Tasks | None
 
     def send(self, *parts: Data) -> None: ...
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -23,20 +23,21 @@ from mcphub.gateway.askable import (
     Undeclared,
     is_url_mode,
     is_web,
+    named,
     read_capabilities,
     refuse_undeclared,
     secrets_in,
 )
-from mcphub.gateway.call import AgentCall, waits, whose
+from mcphub.gateway.call import AgentCall, check_at, waits, whose
 from mcphub.gateway.pages import Pages
 from mcphub.gateway.parking import Parking, TooMany
 from mcphub.gateway.roots_allowed import RootsAllowed
+from mcphub.gateway.signs import Signs
 from mcphub.protocol import jsonrpc, mrtr
 from mcphub.protocol.jsonrpc import Envelope, Raw
+from mcphub.spec import InstanceKey
 
 METHODS = CAPABILITY_OF
-#: How long a person may take, seconds; the call's own clock stands still meanwhile.
-HUMAN_LIMIT = 900.0
 #: Questions that may be open for one server; more than any person could answer.
 MAX_OPEN = 100
 #: How long a question waits for it to become clear whose it is, seconds: less than servers wait for an answer, since
@@ -56,8 +57,6 @@ class _Question(msgspec.Struct):
     call: AgentCall
     #: It came on nobody's stream: any call of that agent on this connection may be why.
     loose: bool
-    #: How long a person may take, monotonic seconds.
-    until: float
 
     def holds(self, call: AgentCall) -> bool:
         """Whether it stops the clock of this call."""
@@ -115,8 +114,18 @@ def owner(calls: Iterable[AgentCall], current: AgentCall | None) -> AgentCall | 
 class AskUser:
     """The open questions of one hub."""
 
-    def __init__(self, counters: Counter[str], parking: Parking, pages: Pages, allowed: RootsAllowed) -> None:
+    def __init__(
+        self,
+        counters: Counter[str],
+        parking: Parking,
+        pages: Pages,
+        allowed: RootsAllowed,
+        patience: Callable[[InstanceKey], float],
+        signs: Signs,
+    ) -> None:
+        self._signs = signs
         self._parking = parking
+        self._patience = patience
         self._pages = pages
         self._allowed = allowed
         self._open: dict[bytes, _Question] = {}
@@ -148,6 +157,10 @@ class AskUser:
             self._wait(_Unclear(server, client, mid, method, params), found, e)
             return True
         return self._put(server, client, mid, method, params, call, loose=current is None)
+
+    def unclear(self, server: str, client: Client, mid: bytes, method: str, params: Raw) -> None:
+        """Refuse a question of which nothing that comes can tell whose it is."""
+        self._refuse(_Unclear(server, client, mid, method, params), str(Unclear()))
 
     def _wait(self, one: _Unclear, calls: list[AgentCall], unclear: Unclear) -> None:
         """Keep a question until it is clear whose it is, if it may become so."""
@@ -226,6 +239,7 @@ class AskUser:
             if capability not in declared:
                 if method == "roots/list":
                     return False
+                call.lacks, call.questions = capability, self
                 if method == "elicitation/create":
                     client.send(jsonrpc.result_frame(mid, _CANCEL))
                     return True
@@ -243,17 +257,20 @@ class AskUser:
             self._counters["refused_questions"] += 1
             if method == "roots/list":
                 return False
+            if isinstance(e, Undeclared) and call is not None:
+                call.lacks, call.questions = " and ".join(named(e.missing)), self
             code = e.code if isinstance(e, Refusal) else jsonrpc.INVALID_PARAMS
             client.send(jsonrpc.error_frame(mid, code, str(e)))
             return True
         if page := _page_of(method, body):
             self._pages.give(call.caller, call.key, [page])
         key = b'"mcphub-%d"' % next(self._numbers)
-        until = self._loop.time() + HUMAN_LIMIT
-        question = self._open[key] = _Question(client, mid, method, call, loose, until)
+        now = self._loop.time()
+        question = self._open[key] = _Question(client, mid, method, call, loose)
         for held in question.held():
             held.questions = self
-            held.deadline = min(until, held.hard + HUMAN_LIMIT)
+            held.stand_still(now, self._patience(held.key))
+            self._signs.begin(held)
         call.caller.send(b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":%b}\n' % (key, method.encode(), body))
         return True
 
@@ -273,8 +290,13 @@ class AskUser:
                 client.send(jsonrpc.result_frame(mid, _CANCEL))
             else:
                 client.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e)))
-            call.withdraw(str(e))
-            call.error("too_many_parked", f"the server {call.server} asks for input during {call.tool}, and {e}")
+            call.withdraw(str(e), "given_up")
+            text = f"the server {call.server} asks for input during {call.tool}, and {e}"
+            if call.read_only:
+                call.error("too_many_parked", f"{text}; it only reads, so it can be called again", retryable=True)
+            else:
+                text = f"{text}; whether it had effects is unknown, check before calling it again"
+                call.error("too_many_parked", text + check_at(call.operation_id()))
 
     def answered(self, agent: object, env: Envelope) -> bool:
         """An agent's reply; False where it answers no question of ours, or another agent's."""
@@ -315,7 +337,7 @@ class AskUser:
         own = {id(other.call) for other in others}
         for call in question.held():
             if id(call) not in own:
-                call.deadline = now + call.idle
+                call.run_on(now)
 
     def ended(self, call: AgentCall) -> None:
         """A call has ended, whatever way: its questions are withdrawn from the agent, but for those that may as well
@@ -326,7 +348,7 @@ class AskUser:
             heir = next((one for one in question.held() if one is not call), None)
             if question.loose and heir is not None and not question.client.over:
                 question.call, heir.questions = heir, self
-                heir.deadline = max(heir.deadline, min(question.until, heir.hard + HUMAN_LIMIT))
+                heir.stand_still(self._loop.time(), self._patience(heir.key))
                 continue
             del self._open[key]
             self._take_back(key, question, b"the call has ended")

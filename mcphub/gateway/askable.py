@@ -90,6 +90,12 @@ def _lacking(method: str, params: Raw, declared: Capabilities) -> dict[str, dict
     return {} if said and needed.keys() <= parts.keys() else {capability: needed}
 
 
+def lacking(text: str, declared: Capabilities) -> str:
+    """The capability that an error speaks of and an agent that declared this does not have, "" = none."""
+    said = text.lower()
+    return next((one for one in ("elicitation", "sampling") if one in said and one not in declared), "")
+
+
 def named(capabilities: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Capabilities as their names: `elicitation.url`, `roots`."""
     return [f"{name}.{part}" if part else name for name, parts in capabilities.items() for part in parts or ("",)]

@@ -6,6 +6,7 @@ unknown, and none of them becomes another.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -17,27 +18,34 @@ from mcphub.catalog.toolset import Route
 from mcphub.channel import NOT_ACTED_ON, Data
 from mcphub.connection.client import Client
 from mcphub.gateway import url_steps
-from mcphub.gateway.askable import Undeclared, read_capabilities
-from mcphub.protocol import jsonrpc, older
+from mcphub.gateway.askable import Undeclared, lacking, read_capabilities
+from mcphub.gateway.idempotency import with_argument
+from mcphub.protocol import jsonrpc, older, own_word
 from mcphub.protocol.content import edit_result, holds_uri
 from mcphub.protocol.envelope import (
+    ERROR_TAIL,
     HUB_META_MEMBER,
     NO_META,
     RequestMeta,
     UnsupportedResult,
+    add_to_data,
     error_data,
     hub_meta_member,
     plain_result,
     request_meta,
     result_parts,
+    says_error,
     with_warning,
 )
 from mcphub.protocol.jsonrpc import Envelope, Raw
 from mcphub.protocol.mrtr import MAX_ROUNDS, Round
 from mcphub.protocol.mrtr import METHODS as ROUND_METHODS
 from mcphub.protocol.serving import tool_error
+from mcphub.protocol.tasks import is_made
 from mcphub.spec import InstanceKey
 
+#: What a sign of life adds to the progress that was told.
+SIGN = 2.0**-20
 #: Results from this size on are passed on as views.
 LARGE = 1 << 15
 #: A call may live this many times its idle limit while it reports progress.
@@ -47,6 +55,8 @@ _OWN_HOP = frozenset({-32020, -32022})
 #: Of a server's errors, those that a modern agent would read as mcphub's: a method that is not found has an HTTP status
 #: of its own, and mcphub has the method.
 _NOT_OURS = frozenset({jsonrpc.METHOD_NOT_FOUND})
+#: What agents are told where a request was refused on its way (kinds of `channel.Receiver.unanswered`).
+NOT_TAKEN = {"refused": "not_taken", "session": "session_expired"}
 #: The one version of the protocol in which a server may answer that a page must be opened first.
 URL_ERROR_VERSION = "2025-11-25"
 #: A modern server's error for a caller that did not declare what it wants to ask for.
@@ -75,6 +85,8 @@ class Caller(Protocol):
     passing: bool
     #: Who asks it what a modern server needs, if it is a legacy one.
     older: Older | None
+    #: Who follows the tasks that its calls become.
+    tasks: Tasks | None
 
     def send(self, *parts: Data) -> None: ...
 
@@ -105,7 +117,7 @@ class Turns(Protocol):
 class Rounds(Protocol):
     """Who makes an `input_required` result one for this agent. `gateway.rounds.Rounds`."""
 
-    def asking(self, of: Round, result: memoryview, declared: bytes) -> bytes: ...
+    def asking(self, call: AgentCall, of: Round, result: memoryview) -> bytes: ...
 
     def pages(self, call: AgentCall, steps: Sequence[url_steps.Step]) -> bytes: ...
 
@@ -119,7 +131,13 @@ class Older(Protocol):
 
     def sent_to(self, call: AgentCall, steps: Sequence[url_steps.Step]) -> None: ...
 
-    def rises(self, call: AgentCall, progress: float) -> bool: ...
+
+class Tasks(Protocol):
+    """Who follows what a server makes of a call before it has a result. `gateway.tasks.Tasks`."""
+
+    def made(self, call: AgentCall, result: memoryview) -> None: ...
+
+    def made_old(self, call: AgentCall, result: memoryview) -> bool: ...
 
 
 class Pages(Protocol):
@@ -133,17 +151,47 @@ class Accounts(Protocol):
 
     def sends(self, call: AgentCall, arguments: Data) -> None: ...
 
-    def answered(self, call: AgentCall, error: bool) -> None: ...
+    def answered(self, call: AgentCall, error: bool, result: Raw = jsonrpc.EMPTY) -> None: ...
+
+    def resumed(self, call: AgentCall, arguments: Data) -> None: ...
+
+    def settled(self, call: AgentCall, outcome: int, reason: str = "") -> None: ...
+
+    def unknown(self, call: AgentCall, kind: str) -> str: ...
+
+    def operation_id(self, call: AgentCall) -> str: ...
 
     def goes_on(self, call: AgentCall, kind: str, message: str) -> bool: ...
 
     def ended(self, call: AgentCall, kind: str) -> None: ...
+
+    def failed(self, call: AgentCall, how: str) -> str: ...
+
+    def looked_at(self, call: AgentCall, result: Data) -> bytes: ...
 
 
 class Results(Protocol):
     """Who looks at the results of tools that say what theirs are like. `gateway.validate.Checks`."""
 
     def unlike(self, tool: Definition, result: Data) -> str: ...
+
+
+class Trouble(msgspec.Struct, eq=False):
+    """What went wrong with a call that is, or was, sent again. `failures` so far; `sent`: when it was sent last, and
+    `until` when its server must be there again, monotonic seconds; `estimate`: the seconds that an attempt takes;
+    `due`: its delay is over; `over`: it is not sent any more; `doubt`: why some attempt may have been acted on, "" =
+    none was."""
+
+    failures: int = 0
+    kind: str = ""
+    doubt: str = ""
+    message: str = ""
+    sent: float = 0.0
+    estimate: float = 0.0
+    until: float = 0.0
+    due: bool = False
+    over: bool = False
+    timer: Any = None
 
 
 class AgentCall(msgspec.Struct, gc=False, eq=False):
@@ -182,18 +230,45 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
     asking: Any = None
     #: Kept where agent and server are of different eras: the request may have to be sent, or known, again.
     arguments: bytes = b""
+    #: Since when its clock stands still, monotonic seconds, 0 = it runs.
+    still: float = 0.0
+    #: mcphub itself has told its agent of progress.
+    signed: bool = False
+    #: What its server asked for and its agent cannot do, "" = nothing.
+    lacks: str = ""
+    #: The task that it became at its server, while that is followed: `gateway.tasks.Following`.
+    task: Any = None
     #: Who keeps account of it, None = nobody needs to.
     accounts: Accounts | None = None
+    #: Its tool failed for its agent before, so that its result is worth a look.
+    watched: bool = False
     #: An account is open that its answer closes; what an answer costs where nothing is open is one look at this.
     accounted: bool = False
+    #: Its way through what limits calls, where that is looked at: `gateway.lanes.Passage`.
+    lanes: Any = None
+    #: When the task of the agent's that it is part of must be done, monotonic seconds.
+    until: float = float("inf")
     #: How often it was sent.
     attempts: int = 0
     #: Its number in the outcome journal, 0 = it is not in there.
     operation: int = 0
+    #: All that was sent of it is kept, so that it can be sent again.
+    keeps: bool = False
+    #: Set once its answer was lost and it may be, or was, sent again.
+    trouble: Trouble | None = None
+    #: How the circuit breaker let it through, where there is one. `gateway.circuits.Ticket`
+    ticket: Any = None
+    #: The value of the tool's idempotency argument, where mcphub and not the agent has chosen it; the same each time it
+    #: is sent.
+    filled: str = ""
+    #: Its tool has such an argument, and this call goes without one: its server would not know it again.
+    keyless: bool = False
+    #: The highest progress that its agent was told.
+    progress: float = float("-inf")
 
     @property
     def hard(self) -> float:
-        return self.began + self.idle * HARD_FACTOR
+        return min(self.began + self.idle * HARD_FACTOR, self.until)
 
     @property
     def key(self) -> InstanceKey:
@@ -223,7 +298,8 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
 
     @property
     def read_only(self) -> bool:
-        return self.route is not None and self.route.definition.read_only
+        """It is known to only read: what its server says of it counts where that is believed."""
+        return self.route is not None and self.route.definition.reads
 
     def shaped(self, parts: tuple[Data, ...]) -> tuple[Data, ...]:
         """The result as the agent sees it; URIs of its content get their exposed form."""
@@ -243,9 +319,9 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
 
     def answered(self, env: Envelope) -> None:
         caller = self.caller
-        if self.accounted:
+        if self.accounted and not (self.client.tasks and is_made(env.result)):
             assert self.accounts is not None
-            self.accounts.answered(self, bool(env.error))
+            self.accounts.answered(self, bool(env.error), env.result)
         from_modern = self.client.era == "modern"
         if self.questions is None and self.turns is None:
             caller.calls.pop(self.mid, None)
@@ -253,8 +329,12 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             if (
                 not self.meta.modern
                 and self.results is None
+                and not self.watched
                 and (plain := plain_result(env.result, from_modern)) is not None
             ):
+                # The last letter alone first: that takes a third of the time, and is enough for most.
+                if plain[-2] == 0x65 and plain.endswith(ERROR_TAIL) and self.accounts is not None:
+                    plain = self.accounts.looked_at(self, plain)
                 caller.send(b"".join((b'{"jsonrpc":"2.0","id":', self.mid, b',"result":', plain, b"}\n")))
                 return
         else:
@@ -265,7 +345,7 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             return
         result = memoryview(env.result)
         try:
-            parts = result_parts(result, from_modern, self.meta.modern)
+            parts = result_parts(result, from_modern, self.meta.modern, self.client.counters)
         except UnsupportedResult as e:
             if e.result_type == "input_required" and self.rounds is not None and self.round is not None:
                 self._needs_input(self.rounds, self.round, result)
@@ -273,6 +353,9 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             asks = e.result_type == "input_required" and not self.meta.modern and self.asked_for in ROUND_METHODS
             if asks and caller.older is not None:
                 caller.older.needs_input(self, result)
+                return
+            if e.result_type == "task" and self.client.tasks and caller.tasks is not None:
+                caller.tasks.made(self, result)
                 return
             text = f"the server {self.server} gave an unsupported result type: {e.result_type}"
             self.error("unsupported_result", text)
@@ -284,6 +367,10 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             parts = (older.result_for(caller.version, self.asked_for, b"".join(parts)),)
         if self.results is not None:
             parts = self._compared(self.results, result, parts)
+        if self.accounts is not None and (self.watched or parts[-1][-len(ERROR_TAIL) :] == ERROR_TAIL):
+            parts = (self.accounts.looked_at(self, b"".join(parts)),)
+        if self.lacks and says_error(whole := b"".join(parts)):
+            parts = (with_warning(whole, "undeclared_capability", self._without(self.lacks)),)
         if len(parts) == 1 and len(parts[0]) < LARGE:
             caller.send(b"".join((b'{"jsonrpc":"2.0","id":', self.mid, b',"result":', parts[0], b"}\n")))
         else:
@@ -301,7 +388,7 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
 
     def _needs_input(self, rounds: Rounds, of: Round, result: memoryview) -> None:
         try:
-            self.caller.send(jsonrpc.result_frame(self.mid, rounds.asking(of, result, self.meta.capabilities)))
+            self.caller.send(jsonrpc.result_frame(self.mid, rounds.asking(self, of, result)))
         except Undeclared as e:
             self.undeclared(e)
         except ValueError as e:
@@ -310,9 +397,12 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
 
     def undeclared(self, e: Undeclared) -> None:
         """Its server asks for what the agent did not say it can do."""
-        data = error_data("undeclared_capability", self.server, tool=self.tool)
+        data = self.told("undeclared_capability")
         data = b'{"requiredCapabilities":%b,%b' % (msgspec.json.encode(e.missing), data[1:])
         text = f"the server {self.server} cannot do {self.tool} without input: {e}"
+        if self.task is not None:
+            text += "; it had begun with it as a task, which was cancelled: whether it had effects is unknown, check "
+            text += "before calling it again" + check_at(self.operation_id())
         self.caller.send(jsonrpc.error_frame(self.mid, _NEEDS_CAPABILITY, text, data))
 
     def over(self) -> None:
@@ -321,9 +411,17 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             self.accounts.ended(self, "local")
         self._over()
 
+    def ended_there(self, kind: str, text: str) -> None:
+        """Its server has ended it without an answer; mcphub says so instead, and its account has been closed."""
+        self.replied = True
+        self._over()
+        self.error(kind, text)
+
     def _over(self) -> None:
         """It ends, whatever way."""
         self.caller.calls.pop(self.mid, None)
+        if self.task is not None:
+            self.task.over(self)
         if self.questions is not None:
             self.questions.ended(self)
         if self.turns is not None:
@@ -335,30 +433,59 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             self._unknown("unreadable", f"an error that is no JSON-RPC error object: {e.message}".rstrip(": "))
             return
         code = e.code
+        e.data = Raw(own_word.without(bytes(e.data), self.client.counters))
         if code == url_steps.CODE:
             self._needs_page(e)
         elif code in _OWN_HOP:
             self.error("upstream_protocol", f"the server {self.server} refused mcphub's request: {e.message}")
         elif code == -32002 and self.meta.modern:
-            self.caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INVALID_PARAMS, e.message, self.error_data(e.data)))
+            self._server_error(jsonrpc.INVALID_PARAMS, e)
         elif self.meta.modern and (-32019 <= code <= -32000 or code in _NOT_OURS):
             # These codes have no fixed meaning (or are forbidden) in the modern era, or would be said of mcphub itself;
             # the original stays readable.
-            data = b'{"dev.mcphub/upstream":%b}' % jsonrpc.error_object(code, e.message, bytes(e.data))
-            self.caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INTERNAL_ERROR, e.message, data))
+            self._server_error(jsonrpc.INTERNAL_ERROR, e, _as_upstream(e))
         elif code == _NEEDS_CAPABILITY and not self.meta.modern and self.client.era == "modern":
             text = f"the server {self.server} wants what this agent did not declare for {self.tool}: {e.message}"
-            self.caller.send(jsonrpc.error_frame(self.mid, code, text, self.error_data(e.data)))
+            data = add_to_data(self._data_of(e), self.told("undeclared_capability"))
+            self.caller.send(jsonrpc.error_frame(self.mid, code, text, data))
         else:
             # Written anew: what the server sent need not be an error object at all.
-            self.caller.send(jsonrpc.error_frame(self.mid, code, e.message, self.error_data(e.data)))
+            self._server_error(code, e)
+
+    def _server_error(self, code: int, e: jsonrpc.ErrorObject, data: bytes = b"") -> None:
+        """The server's own error: its message, and unless `data` says so its data, with whose it is beside it."""
+        more = {"repeated": again} if (again := self._repeated(f"{e.code}")) else {}
+        data = add_to_data(data or self._data_of(e), self.told("server_error", **more))
+        self.caller.send(jsonrpc.error_frame(self.mid, code, self._for_want_of(e).message, data))
+
+    def _data_of(self, e: jsonrpc.ErrorObject) -> bytes:
+        """An error's data as its agent gets it, as an object: whose it is must have a place beside it."""
+        data = self.error_data(e.data)
+        return data if data[:1] == b"{" or data in (b"", b"null") else _as_upstream(e)
+
+    def _for_want_of(self, e: jsonrpc.ErrorObject) -> jsonrpc.ErrorObject:
+        """The same error; where its server could not ask, it says what its agent lacks for that."""
+        lacks = self.lacks
+        if not lacks and self.client.era == "legacy":
+            # Over HTTP a server knows what its agent can do, and does not ask at all.
+            lacks = lacking(e.message, self._declared())
+        if not lacks:
+            return e
+        return jsonrpc.ErrorObject(e.code, f"{e.message} ({self._without(lacks)})", e.data)
+
+    def _without(self, capability: str) -> str:
+        name = self.caller.client
+        return f"{f'the agent {name}' if name else 'this agent'} does not support {capability}"
+
+    def _declared(self) -> Mapping[str, Any]:
+        return read_capabilities(self.meta.capabilities) if self.meta.modern else self.caller.capabilities
 
     def _needs_page(self, e: jsonrpc.ErrorObject) -> None:
         """A person must open a page first. A modern agent is asked, and its retry is another call."""
         text = f"the server {self.server} needs a page to be opened in a browser first: {e.message}"
         meta = self.meta
         able = meta.modern or self.caller.version == URL_ERROR_VERSION
-        declared = read_capabilities(meta.capabilities) if meta.modern else self.caller.capabilities
+        declared = self._declared()
         if not (able and url_steps.opens_pages(declared)):
             text += " (this agent did not declare elicitation.url, with which it could be shown to a person)"
         elif not (steps := url_steps.read_steps(e.data, self.server)):
@@ -389,8 +516,9 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
         self.up_id = client.send_request(self, method, b",".join(members) + meta)
 
     def kept(self, params: Mapping[str, Raw]) -> None:
-        """Keep what is needed for sending it again."""
-        self.arguments = bytes(params.get("arguments", b"{}"))
+        """Keep what is needed for sending it again: what its agent gave."""
+        if not self.keeps:
+            self.arguments = bytes(params.get("arguments", b"{}"))
 
     def start(self, arguments: Data, more: bytes) -> None:
         """Send it, with these members of a retry, which have a leading comma. Each way a `tools/call` is sent is this
@@ -399,6 +527,10 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
         assert route is not None
         if self.accounts is not None:
             self.accounts.sends(self, arguments)
+        if more:
+            self.keeps = False  # a round that people have answered is not made twice
+        if self.filled:
+            arguments = with_argument(arguments, route.definition.idempotency_argument, self.filled)
         modern = client.era == "modern"
         if meta is NO_META:
             offers = self.caller.offers
@@ -417,26 +549,47 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
         if self.accounts is not None and self.accounts.goes_on(self, kind, message):
             return
         self._over()
-        if kind in NOT_ACTED_ON:
-            self._not_taken(kind, message)
-        else:
+        # An attempt before the last may have been acted on; of what only reads nobody need know.
+        doubt = self.trouble.doubt if self.trouble is not None and not self.read_only else ""
+        if kind not in NOT_ACTED_ON:
             self._unknown(kind, message)
+        elif doubt:
+            self._unknown(doubt, message)
+        else:
+            self._not_taken(kind, message)
 
     def _unknown(self, kind: str, message: str) -> None:
         """The server may have acted on it, and nobody can say what came of it."""
         if kind == "unreadable":
             text = f"the server {self.server} answered {self.tool} with what cannot be read: {message}"
+        elif kind == "timeout" and self.still:
+            text = f"the server {self.server} asked a question during {self.tool}, and nobody answered it in time"
+        elif kind == "timeout" and self.deadline >= self.until:
+            text = f"the server {self.server} did not answer {self.tool} by the deadline of the agent's task"
         elif kind == "timeout":
-            text = f"the server {self.server} did not answer {self.tool} within {self.idle:g} s"
+            text = f"the server {self.server} did not answer {self.tool} within {self._limit():g} s"
         elif kind == "stopping":
             text = f"mcphub was stopped before the server {self.server} answered {self.tool}"
+        elif kind == "task":
+            text = f"the server {self.server} {message}"
         else:
             text = f"the connection to the server {self.server} was lost during {self.tool}: {message}"
+        if self.trouble is not None:
+            text += f" (sent {self.attempts} times)" if self.attempts > 1 else " (sent once)"
         if self.read_only:
             kind = kind if kind in ("timeout", "unreadable", "stopping") else "lost"
             self.error(kind, f"{text}; the tool only reads, so it can be called again")
         else:
-            self.error("outcome_unknown", f"{text}; whether it had effects is unknown, check before calling it again")
+            text = f"{text}; whether it had effects is unknown, check before calling it again"
+            self.error("outcome_unknown", text + check_at(self.recorded(kind)))
+
+    def recorded(self, kind: str) -> str:
+        """Its id in the outcome journal, where it is unknown for this reason from now on; "" = it is not in there."""
+        return self.accounts.unknown(self, kind) if self.operation and self.accounts is not None else ""
+
+    def _limit(self) -> float:
+        """The limit that it ran into, seconds."""
+        return self.idle * HARD_FACTOR if self.deadline >= self.hard else self.idle
 
     def _not_taken(self, kind: str, message: str) -> None:
         """The server has certainly not acted on it."""
@@ -445,25 +598,78 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             return
         what = message if kind == "needs_auth" else f"could not be asked for {self.tool}: {message}"
         text = f"The server {self.server} {what}."
+        kind, more = NOT_TAKEN.get(kind, kind), {}
+        if kind == "rate_limited" and (wait := getattr(self.client.channel, "retry_after", 0.0)):
+            more["retryAfterMs"] = round(wait * 1000)
         if self.route is not None:
-            self.caller.send(jsonrpc.result_frame(self.mid, tool_error(text, self.meta.modern)))
+            text, data = with_sentence(text, self._repeated(kind)), self.told(kind, **more)
+            self.caller.send(jsonrpc.result_frame(self.mid, tool_error(text, self.meta.modern, data)))
         else:
-            self.error(kind, text)
+            self.error(kind, text, **more)
 
-    def begin(self, now: float) -> None:
-        """It is sent only now, though it was made before."""
-        self.began, self.deadline = now, now + self.idle
+    def stand_still(self, now: float, limit: float) -> None:
+        """A person is asked, who has so many seconds; its own clock stops. Harmless where it stands still already."""
+        self.still = self.still or now
+        self.deadline = self.still + limit
+
+    def run_on(self, now: float) -> None:
+        """Nobody is asked any more. What it took does not count; that the server asked is a sign of life, as progress
+        is, and moves the deadline no further than that."""
+        if self.still:
+            self.began += now - self.still
+        self.still = 0.0
+        self.deadline = min(now + self.idle, self.hard)
 
     def not_sent(self, kind: str, why: str) -> None:
-        """It will not be sent: the server knows nothing of it."""
+        """It will not be sent: the server knows nothing of it, unless it was sent before."""
+        if self.trouble is not None:
+            self.gives_up(why)
+            return
         if self.accounts is not None:
             self.accounts.ended(self, "not_sent")
         self._over()
         self.error(kind, f"{self.tool} was not sent to the server {self.server}: {why}; it can be called again")
 
-    def error(self, kind: str, text: str) -> None:
-        data = error_data(kind, self.server, tool=self.tool)
-        self.caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INTERNAL_ERROR, text, data))
+    def turned_down(self, kind: str, text: str, **more: object) -> None:
+        """End it, unsent, with a refusal that a model can read and act on; `more` as in `envelope.error_data`."""
+        if self.accounts is not None:
+            self.accounts.ended(self, "not_sent")
+        self._over()
+        if self.route is None:
+            self.error(kind, text, **more)
+            return
+        text = with_sentence(text, self._repeated(kind))
+        self.caller.send(jsonrpc.result_frame(self.mid, tool_error(text, self.meta.modern, self.told(kind, **more))))
+
+    def gives_up(self, why: str) -> None:
+        """It is not sent again, for this reason: the failure that it had is its end."""
+        trouble = self.trouble
+        assert trouble is not None
+        trouble.over = True
+        self.unanswered(trouble.kind, f"{trouble.message}; {why}")
+
+    def error(self, kind: str, text: str, **more: object) -> None:
+        """End it with an error of mcphub's own, of a kind of `mcphub.kinds`; `more` as in `envelope.error_data`."""
+        text = with_sentence(text, self._repeated(kind))
+        self.caller.send(jsonrpc.error_frame(self.mid, jsonrpc.INTERNAL_ERROR, text, self.told(kind, **more)))
+
+    def told(self, kind: str, **more: object) -> bytes:
+        """What programs are told of how it failed: the data of an error, or what is in a result's `_meta`."""
+        if self.attempts > 1:
+            more["attempts"] = self.attempts
+        if self.meta.trace:
+            more["traceId"] = self.meta.trace
+        if operation := self.operation_id():
+            more["operationId"] = operation
+        return error_data(kind, self.server, tool=self.tool, **more)
+
+    def operation_id(self) -> str:
+        """Its id in the outcome journal, "" = it is not in there."""
+        return self.accounts.operation_id(self) if self.operation and self.accounts is not None else ""
+
+    def _repeated(self, how: str) -> str:
+        """What its agent is to be told where it failed like this before."""
+        return self.accounts.failed(self, how) if self.accounts is not None else ""
 
     def progressed(self, params: Raw) -> None:
         if not self.meta.progress_token:
@@ -472,32 +678,58 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             fields = _members(params)
         except (msgspec.DecodeError, RecursionError):
             return
-        if not self.meta.modern and self.client.era == "modern" and not self._rises(fields):
-            return  # a retry begins anew, for which the agent has the one token
+        if (self.keeps or not self.meta.modern) and not self._climbs(fields):
+            return
         body = b",".join(
             [jsonrpc.quote(k) + b":" + bytes(v) for k, v in fields.items() if k not in ("progressToken", "_meta")]
         )
         frame = b'{"progressToken":%b%b}' % (self.meta.progress_token, b"," + body if body else b"")
         self.caller.send(jsonrpc.notification_frame("notifications/progress", frame))
 
-    def _rises(self, fields: Mapping[str, Raw]) -> bool:
+    def _climbs(self, fields: Mapping[str, Raw]) -> bool:
+        """Whether this is more than its agent was told before: an agent's progress never falls (MCP spec, basic/
+        utilities/progress)."""
         try:
             now = float(_number(fields["progress"]))
         except (msgspec.DecodeError, KeyError, OverflowError):
             return True  # it says nothing that could fall
-        return self.caller.older is None or self.caller.older.rises(self, now)
+        before, self.progress = self.progress, max(self.progress, now)
+        if now > before:
+            return True
+        # What a server does within one request is its own; a round, and what is sent again, begin anew for one token.
+        rounds = not self.meta.modern and self.client.era == "modern"
+        return not (rounds or self.signed or self.trouble is not None)
+
+    def sign(self, message: str) -> None:
+        """Tell its agent that it goes on, as the smallest progress there can be: its server's own goes on above it."""
+        told = self.progress if self.progress > float("-inf") else 0.0
+        self.progress, self.signed = max(told + SIGN, math.nextafter(told, float("inf"))), True
+        params = b'{"progressToken":%b,"progress":%b,"message":%b}'
+        params %= self.meta.progress_token, msgspec.json.encode(self.progress), jsonrpc.quote(message)
+        self.caller.send(jsonrpc.notification_frame("notifications/progress", params))
 
     def cut_short(self) -> None:
         """mcphub ends before the answer has come."""
         self.withdraw("mcphub is stopping")
         self._unknown("stopping", "")
 
-    def withdraw(self, reason: str) -> None:
-        """The agent no longer wants it: nothing more is sent for its id."""
+    def withdraw(self, reason: str, kind: str = "cancelled") -> None:
+        """Nobody wants it any more, its agent or, by the `kind` of Accounts.ended, mcphub: nothing more is sent for its
+        id."""
         if self.accounts is not None:
-            self.accounts.ended(self, "cancelled")
+            self.accounts.ended(self, kind)
         self._over()
         self.client.withdraw(self.up_id, reason)
+
+
+def _as_upstream(e: jsonrpc.ErrorObject) -> bytes:
+    """The data of an error that has the server's own in it, where that cannot be given as it is."""
+    return b'{"dev.mcphub/upstream":%b}' % jsonrpc.error_object(e.code, e.message, bytes(e.data))
+
+
+def check_at(operation: str) -> str:
+    """Where a person finds what is known of a call, for the end of a text."""
+    return f" (what was sent: mcphub calls {operation})" if operation else ""
 
 
 def waits(call: AgentCall) -> bool:
@@ -508,5 +740,14 @@ def waits(call: AgentCall) -> bool:
 def whose(call: AgentCall) -> object:
     """The agent whose call it is: equal for its calls alone. One that has no connection is who it says it is."""
     caller = call.caller
-    agent = caller.agent if isinstance(caller, Seat) else caller
+    return who(caller.agent if isinstance(caller, Seat) else caller)
+
+
+def who(agent: Caller) -> object:
+    """Equal for the same agent alone."""
     return (agent.workspace, agent.client) if agent.passing and agent.client else agent
+
+
+def with_sentence(text: str, more: str) -> str:
+    """A text, and one sentence more where there is one."""
+    return f"{text.removesuffix('.')}. {more}" if more else text

@@ -8,9 +8,12 @@ basic/versioning, dual-era servers).
 from __future__ import annotations
 
 import asyncio
+import logging
+import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from time import monotonic
+from functools import partial
+from time import monotonic, time_ns
 from typing import Any
 
 import anyio
@@ -20,49 +23,72 @@ from mcphub.catalog.cache import Catalog
 from mcphub.catalog.freshness import DEFAULT_MOST
 from mcphub.catalog.instructions import merge_instructions
 from mcphub.catalog.library import MEMBERS
+from mcphub.catalog.repeatable import does_not_fit
 from mcphub.catalog.toolset import Route, Toolset
 from mcphub.channel import Data
+from mcphub.config.settings import LimitsSettings
 from mcphub.connection import capability_sets
 from mcphub.connection.client import Client
 from mcphub.connection.machine import NeedsAuth, Pending
 from mcphub.connection.worker import Worker
-from mcphub.gateway import ask_user, invitation, messages, reading, url_steps
+from mcphub.gateway import ask_user, idempotency, invitation, messages, reading, url_steps
 from mcphub.gateway.accounts import Accounts
+from mcphub.gateway.again import Again
 from mcphub.gateway.agent import Agent
 from mcphub.gateway.ask_user import AskUser
 from mcphub.gateway.askable import read_capabilities
 from mcphub.gateway.awakening import Awakening
-from mcphub.gateway.call import AgentCall, Caller
+from mcphub.gateway.budgets import Budgets
+from mcphub.gateway.call import AgentCall, Caller, who, whose
+from mcphub.gateway.call_lines import CallLines
+from mcphub.gateway.circuits import Circuits
+from mcphub.gateway.lane import ALONE
+from mcphub.gateway.lanes import Lanes
 from mcphub.gateway.legacy_rounds import Asking, LegacyRounds
 from mcphub.gateway.lists import Lists
 from mcphub.gateway.loudness import Loudness
+from mcphub.gateway.outcomes import Outcomes
 from mcphub.gateway.pages import COMPLETE, Pages
 from mcphub.gateway.parking import Parking
+from mcphub.gateway.patience import Patience
+from mcphub.gateway.refusals import BAD_PARAMS, BAD_REQUEST, NO_METHOD, TOO_MUCH, Refusals
+from mcphub.gateway.repeats import Repeats
 from mcphub.gateway.retries import Retries
 from mcphub.gateway.roots_allowed import RootsAllowed
 from mcphub.gateway.rounds import Rounds, principal_of
-from mcphub.gateway.route import not_running, unavailable
+from mcphub.gateway.route import not_running, starts_too_slowly, unavailable, why_unavailable
 from mcphub.gateway.sight import Sight
+from mcphub.gateway.sign_in_pages import SignInPages
+from mcphub.gateway.signs import Signs
 from mcphub.gateway.standing import Owed, Standing, standing_of
 from mcphub.gateway.subscriptions import KINDS, LIST_CHANGED
+from mcphub.gateway.task_handles import TaskHandles
+from mcphub.gateway.task_news import TaskNews
+from mcphub.gateway.tasks import TaskCall, Tasks, takes_tasks
 from mcphub.gateway.telling import Telling, knows_all
+from mcphub.gateway.tracing import with_trace
 from mcphub.gateway.turns import Turns
+from mcphub.gateway.unlisted import whose_name
 from mcphub.gateway.validate import Checks
 from mcphub.gateway.watching import ACKNOWLEDGED, UPDATED, Watching
-from mcphub.protocol import jsonrpc, serving, tool_call
+from mcphub.protocol import jsonrpc, serving, tasks, tool_call
 from mcphub.protocol.envelope import (
     NO_META,
     InvalidMeta,
     RequestMeta,
     UnsupportedVersion,
+    add_to_data,
     error_data,
     read_request_meta,
 )
 from mcphub.protocol.jsonrpc import EMPTY, UNSET, Envelope, NotAMessage, Raw
 from mcphub.protocol.mrtr import Round, State
+from mcphub.protocol.task_budget import Task
 from mcphub.protocol.versions import ALL, BATCH_VERSION, answer_to_initialize
 from mcphub.spec import Broken, InstanceKey, Off
 from mcphub.supervisor.supervisor import Supervisor
+
+_LOG = logging.getLogger(__name__)
 
 #: Calls one agent may have in flight, and subscriptions it may hold.
 MAX_CALLS = 10_000
@@ -103,6 +129,8 @@ class Gateway:
         seal_key: bytes = b"",
         list_ttl: float = DEFAULT_MOST,
         roots: Sequence[str] = ("~",),
+        outcomes: Outcomes | None = None,
+        limits: LimitsSettings | None = None,
     ) -> None:
         self.agents: set[Agent] = set()
         self.counters: Counter[str] = Counter()
@@ -116,34 +144,56 @@ class Gateway:
         self._waiting = self._lists.waiting
         self._telling = Telling(self.agents)
         self._loudness = Loudness(self.agents, supervisor.workers, self._sight, self.counters)
-        self._rounds = Rounds(seal_key)
-        allowed = RootsAllowed(roots)
-        self._pages = Pages()
-        self._parking = Parking(seal_key, principal_of, self.counters, allowed)
+        allowed, patience, signs = RootsAllowed(roots), Patience(supervisor.workers), Signs()
+        self._rounds = Rounds(seal_key, allowed, self.counters, patience)
+        self._pages = Pages(self._joined)
+        self._sign_in_pages = SignInPages(supervisor.workers)
+        self._parking = Parking(seal_key, principal_of, self.counters, allowed, patience)
         self._retries = Retries(self._rounds, self._parking)
-        self._older = LegacyRounds(supervisor.workers, self.counters, allowed, self._pages)
+        self._older = LegacyRounds(supervisor.workers, self.counters, allowed, self._pages, patience, signs)
         self._turns = Turns()
-        self._checks = Checks()
-        self._accounts = Accounts()
+        self._checks = Checks(_LOG.warning)
+        self._repeats = Repeats(monotonic)
+        lines = CallLines(monotonic)
+        self._refusals = Refusals(self._repeats, lines)
+        self.circuits = Circuits(supervisor.workers)
+        self._again = Again(supervisor.workers, catalog, self.circuits, self._rounds, self._turns)
+        #: The outcome journal.
+        self.outcomes = outcomes or Outcomes(seal_key)
+        self._accounts = Accounts(self._repeats, lines, self._again, self.circuits, self.outcomes)
+        #: Where calls of several agents meet, and what limits them.
+        self.lanes = Lanes(limits or LimitsSettings(), self.agents, supervisor.workers, MAX_CALLS)
+        self._budgets = Budgets()
         self._awakening = Awakening(supervisor.workers)
         self._reading = reading.Reading(
             supervisor.workers,
+            self._sight,
             self._rounds,
             self._turns,
             self._awakening,
             self._retries,
             self._pages,
+            self._accounts,
+            self.lanes,
         )
+        self._handles = TaskHandles(
+            seal_key, supervisor.workers, self._sight.seen, self._awakening, allowed, self.counters
+        )
+        self._task_news = TaskNews(supervisor.workers, self._handles)
+        self._tasks = Tasks(supervisor.workers, self._rounds, self._turns, self._handles.given, patience)
         self._watching = Watching(supervisor.workers)
-        self._questions = AskUser(self.counters, self._parking, self._pages, allowed)
+        self._questions = AskUser(self.counters, self._parking, self._pages, allowed, patience, signs)
         #: Gives mcphub's own page where a person can sign in to a server, "" = there is none for it.
         self.page_for: Callable[[Worker], str] | None = None
+        #: Calls whose agents named no trace get one.
+        self.begins_traces = False
 
     # --- agents come and go ------------------------------------------------------------------------------------------
 
     def join(self, agent: Agent) -> None:
         self.agents.add(agent)
         agent.older = self._older
+        agent.tasks = self._tasks
         agent.toolset, agent.library = self._sight.both(agent.workspace, agent.view)
         knows_all(agent)
 
@@ -152,7 +202,10 @@ class Gateway:
         self.agents.discard(agent)
         self._questions.left(agent)
         self._pages.left(agent)
+        self._sign_in_pages.left(agent)
         self._watching.left(agent)
+        self._task_news.left(agent)
+        self.lanes.leaves(agent)
         for call in list(agent.calls.values()):
             call.withdraw("the agent left")
         if self._waiting:
@@ -161,6 +214,11 @@ class Gateway:
             self._awakening.left(agent)
         if agent.log_level:
             self._loudness.set_levels()
+        if self._repeats.failing:
+            self._repeats.left(agent)
+        self.lanes.left(agent)
+        if not agent.passing:
+            self._budgets.left(who(agent))
 
     def standing(self, agent: Agent, pending: Sequence[bytes] = ()) -> Standing:
         """What its session must be again in the next daemon. `pending`: ids whose answers are still on their way."""
@@ -169,8 +227,19 @@ class Gateway:
             if waiting is agent:
                 owed[mid] = Owed(mid.decode(), one.method, True)
         for mid, call in agent.calls.items():
-            owed[mid] = Owed(mid.decode(), call.tool, call.read_only)
-        return self._watching.standing(agent, standing_of(agent, owed))
+            owed[mid] = Owed(mid.decode(), call.tool, call.read_only, call.server)
+        for (waiting, mid), held in self._awakening.held.items():
+            if waiting is agent:
+                what = f"a request that waited for the server {held.key.name}"
+                owed[mid] = Owed(mid.decode(), what, server=held.key.name, unsent=True)
+        return self._task_news.standing(agent, self._watching.standing(agent, standing_of(agent, owed)))
+
+    def server_of(self, agent: Agent, tool: str) -> str:
+        """The name of the server that this exposed name leads to, or would, "" = none that the agent sees."""
+        if (route := agent.toolset.routes.get(tool)) is not None:
+            return route.key.name
+        key = whose_name(self.seen(agent.workspace, agent.view), agent.view, tool) if tool else None
+        return key.name if key is not None else ""
 
     def resume(self, agent: Agent, standing: Standing) -> None:
         """Make an agent that joined what it was in another daemon, without a word to it but that its lists may have
@@ -182,6 +251,7 @@ class Gateway:
         for mid, notifications in list(standing.listens.items())[:MAX_LISTENS]:
             agent.listens.open(mid.encode(), notifications)
             self._watching.watch_later(agent, mid.encode(), notifications.get("resourceSubscriptions"))
+            self._task_news.resume(agent, mid.encode(), notifications)
         self._watching.watch_later(agent, b"", standing.watches)
         agent.told = ""  # whatever it has, it was another daemon's
         agent.told_lists = {}
@@ -195,6 +265,8 @@ class Gateway:
         """mcphub is going down: nothing more is sent to a server, and what was sent has so long to be answered. Returns
         how many calls have not been by then."""
         self._stopping = True
+        self._again.stop()
+        self.lanes.stop()
         for agent, mid in list(self._awakening.held):
             if self._awakening.cancel(agent, mid):
                 self._not_any_more(agent, mid)
@@ -229,6 +301,10 @@ class Gateway:
         """As Sight.settled."""
         return self._sight.settled(workspace, view)
 
+    def held(self) -> Counter[InstanceKey]:
+        """How many calls wait for others, by the server that they are for: for limits and shares, and for turns."""
+        return self.lanes.waiting() + self._turns.waiting()
+
     @property
     def awaited(self) -> bool:
         """Whether somebody waits for nothing any more but for `refresh`."""
@@ -245,7 +321,11 @@ class Gateway:
                 if agent.era:
                     self._introduce(agent)
         self._watching.renew()
+        self._task_news.renew()
         self._awakening.renew()
+        self._sign_in_pages.renew()
+        if self._again.waiting:
+            self._again.renew()
         self._lists.renew()
         self._loudness.renew()
         self._telling.renew()
@@ -270,7 +350,8 @@ class Gateway:
         elif env.id is UNSET:
             self._notified(agent, env.method, env.params)
         elif env.id is None:
-            agent.send(jsonrpc.error_frame(b"null", jsonrpc.INVALID_REQUEST, "a request's id must not be null"))
+            text = "a request's id must not be null"
+            agent.send(jsonrpc.error_frame(b"null", jsonrpc.INVALID_REQUEST, text, BAD_REQUEST))
         elif env.method == "tools/call":
             self._read_call(agent, jsonrpc.encode_id(env.id), env.params)
         else:
@@ -279,16 +360,18 @@ class Gateway:
             except (msgspec.DecodeError, RecursionError) as e:
                 # What the envelope passes unread can still be unreadable: 1e999, a lone surrogate, too deep nesting.
                 text = f"cannot read the params of {env.method[:80]}: {e}"
-                agent.send(jsonrpc.error_frame(jsonrpc.encode_id(env.id), jsonrpc.INVALID_PARAMS, text))
+                agent.send(jsonrpc.error_frame(jsonrpc.encode_id(env.id), jsonrpc.INVALID_PARAMS, text, BAD_PARAMS))
 
     def _not_a_message(self, agent: Agent, line: bytes | memoryview, e: NotAMessage) -> None:
         self.counters["bad_lines"] += 1
         if e.kind == "batch":
             self._batch(agent, line)
         elif e.kind == "envelope":
-            agent.send(jsonrpc.error_frame(b"null", jsonrpc.INVALID_REQUEST, f"not a JSON-RPC message: {e}"))
+            text = f"not a JSON-RPC message: {e}"
+            agent.send(jsonrpc.error_frame(b"null", jsonrpc.INVALID_REQUEST, text, BAD_REQUEST))
         else:
-            agent.send(jsonrpc.error_frame(b"null", jsonrpc.PARSE_ERROR, f"cannot parse the message: {e}"))
+            text = f"cannot parse the message: {e}"
+            agent.send(jsonrpc.error_frame(b"null", jsonrpc.PARSE_ERROR, text, BAD_REQUEST))
 
     def _batch(self, agent: Agent, line: bytes | memoryview) -> None:
         code, text, parts = jsonrpc.INVALID_REQUEST, "", []
@@ -303,7 +386,7 @@ class Gateway:
             else:
                 text = "" if parts else "the batch is empty"
         if text:
-            agent.send(jsonrpc.error_frame(b"null", code, text))
+            agent.send(jsonrpc.error_frame(b"null", code, text, BAD_REQUEST))
             return
         for part in parts:
             self.dispatch(agent, memoryview(part))
@@ -335,10 +418,11 @@ class Gateway:
         try:
             meta = self._meta(agent, raw_meta)
         except InvalidMeta as e:
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e)))
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e), BAD_REQUEST))
             return None
         except UnsupportedVersion as e:
             data = msgspec.json.encode({"supported": list(ALL), "requested": e.requested[:64]})
+            data = add_to_data(data, error_data("unsupported_version"))
             text = f"unsupported protocol version {e.requested[:64]!r}"
             agent.send(jsonrpc.error_frame(mid, jsonrpc.UNSUPPORTED_PROTOCOL_VERSION, text, data))
             return None
@@ -347,7 +431,7 @@ class Gateway:
                 "say `initialize` first (MCP up to 2025-11-25), or send `_meta` with "
                 "io.modelcontextprotocol/protocolVersion and clientCapabilities on every request (2026-07-28)"
             )
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text))
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, BAD_REQUEST))
             return None
         if agent.log_level and not meta.modern:
             # A modern server logs for a request only if it says so: the session's level goes along.
@@ -359,19 +443,28 @@ class Gateway:
         try:
             params = _call_params(raw or b"{}")
         except (msgspec.DecodeError, RecursionError) as e:
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, f"tools/call: {e}"))
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, f"tools/call: {e}", BAD_PARAMS))
         else:
             self._call(agent, mid, params, params.inputResponses, params.requestState)
 
     def _call(
-        self, agent: Agent, mid: bytes, params: tool_call.Params, responses: Raw = EMPTY, state: Raw = EMPTY
+        self,
+        agent: Agent,
+        mid: bytes,
+        params: tool_call.Params,
+        responses: Raw = EMPTY,
+        state: Raw = EMPTY,
+        answer: str = "",
     ) -> None:
+        """`answer` is what its person said to an invitation, where that was read before the call had to wait."""
         meta = self._start_of(agent, mid, params.meta) if params.meta or not agent.version else agent.plain_meta
         if meta is None:
             return
-        answer = ""
+        if self.begins_traces and not meta.trace:
+            meta = with_trace(meta)
         if responses and meta.modern:
-            responses, answer = invitation.taken_out(responses)
+            responses, said = invitation.taken_out(responses)
+            answer = said or answer
         route = agent.toolset.routes.get(params.name)
         if route is None:
             # Its server may have connected in this very turn of the loop, which nobody was told of yet.
@@ -379,27 +472,33 @@ class Gateway:
             agent.toolset = self.toolset(agent.workspace, agent.view)
             route = agent.toolset.routes.get(params.name)
         if route is None:
-            self._unknown(agent, mid, meta, params.name, answer)
+            self._unknown(agent, mid, meta, params, responses, state, answer)
             return
         calls = agent.calls
         elsewhere = self._waiting or agent.listens.held or self._awakening.held
         busy = mid in calls or (elsewhere and self._in_flight(agent, mid))
-        if self._stopping:
-            self._not_any_more(agent, mid)
-            return
-        if busy or len(calls) >= MAX_CALLS:
-            text = "this id is in flight already" if len(calls) < MAX_CALLS else "too many calls in flight"
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, text))
+        if self._stopping or busy or len(calls) >= MAX_CALLS:
+            self._not_taken(agent, mid)
             return
         arguments: Data = memoryview(params.arguments) if params.arguments else b"{}"
         if arguments[0] != 0x7B:
             if bytes(arguments) != b"null":
                 text = "tools/call: `arguments` must be an object"
-                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text))
+                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, BAD_PARAMS))
                 return
             arguments = b"{}"
-        if refusal := self._checks.refusal(route.definition, arguments):
-            self._refuse(agent, mid, meta.modern, route, refusal)
+        filled, keyless, whole = "", False, arguments
+        if (argument := route.definition.idempotency_argument) and idempotency.lacks(arguments, argument):
+            filled = str(uuid.uuid4())
+            whole = idempotency.with_argument(arguments, argument, filled)
+        refusal = self._checks.refusal(route.definition, whole)
+        if refusal and filled:
+            refusal = self._checks.refusal_of_own(route.definition, arguments, whole)
+            filled, keyless = "", True
+        if refusal:
+            # Told to the model, which can correct them (SEP-1303).
+            self.counters["refused_arguments"] += 1
+            self._turn_down(agent, mid, meta, "validation", refusal, route, arguments)
             return
         brought: State | None = None
         if state is not EMPTY and meta.modern:
@@ -410,8 +509,9 @@ class Gateway:
         worker = self._workers.get(route.key)
         client = worker.client if worker is not None else None
         if worker is None or client is None or client.over:
-            if worker is None or not self._held(agent, mid, worker, params, responses, state):
-                self._unavailable(agent, mid, route.key, worker, meta, answer)
+            if worker is None or not self._held(agent, mid, meta, worker, params, responses, state, answer):
+                tool = route.definition.name
+                self._unavailable(agent, mid, route.key, worker, meta, answer, tool, params.arguments)
             return
         if worker.sessions is not None:
             declares = capability_sets.declared_by(meta.capabilities) if meta.modern else agent.declares
@@ -419,11 +519,22 @@ class Gateway:
         channel = client.channel
         if channel is not None and channel.full:
             text = f"The server {worker.name} does not read its requests (overloaded). Try again later."
-            agent.send(jsonrpc.result_frame(mid, serving.tool_error(text, meta.modern)))
+            self._turn_down(agent, mid, meta, "overloaded", text, route, arguments)
             return
-        now, timeout = monotonic(), worker.spec.call_timeout
-        call = AgentCall(agent, client, mid, route, meta, now, now + timeout, timeout)
+        now, timeout = self._awakening.since or monotonic(), worker.spec.call_timeout
+        made = TaskCall if route.definition.task and takes_tasks(worker) else AgentCall
+        call = made(agent, client, mid, route, meta, now, now + timeout, timeout)
         call.accounts = self._accounts
+        if meta.budget is not None and not self._in_budget(agent, call, meta.budget, arguments):
+            return
+        if filled:
+            call.filled = brought.filled if brought is not None and brought.filled else filled
+        elif keyless:
+            call.keyless = True
+            if self._catalog.warn(worker.view(), text := does_not_fit(route.definition.name)):
+                worker.noted(text)
+        if self._repeats.failing:
+            self._accounts.watch(call, arguments)
         if route.definition.structured:
             call.results = self._checks
         if not answer and worker.spec.transport.kind in _SIGNED_IN_TO:
@@ -438,35 +549,87 @@ class Gateway:
             more = self._reading.rounds_of(call, "tools/call", route.definition.name, arguments, responses, brought)
         else:
             if responses is not EMPTY and url_steps.declined(responses):
-                agent.send(jsonrpc.result_frame(mid, serving.tool_error(url_steps.not_wanted(worker.name), True)))
+                self._turn_down(agent, mid, meta, "declined", url_steps.not_wanted(worker.name), route, arguments)
                 return
             if meta.capabilities:
                 call.rounds = self._rounds
                 call.arguments = bytes(arguments)
                 call.asking = Asking(tries=brought.tries) if brought is not None else None
+        if self.circuits.known and (circuit := self.circuits.stops(call)) is not None:
+            text, wait = self.circuits.refusal(call, circuit)
+            self._turn_down(agent, mid, meta, "circuit_open", text, route, arguments, retryAfterMs=wait)
+            return
         calls[mid] = call
         if meta.modern and meta.log_level and not modern:
             self._loudness.set_levels()  # a legacy server is told for all its calls at once
         asked = self._turns.asked
+        if brought is not None and brought.task:
+            self._tasks.resumed(call, brought.task, brought.asked, more)
+            return
         if brought is not None and self._waits_for_pages(call, brought):
+            return
+        lanes = self.lanes
+        many = lanes.only is not agent or worker.spec.allowance is not None or len(calls) > ALONE
+        if many and lanes.hold(agent, call, worker, len(arguments) + len(more)):
+            lanes.later(call, partial(self._go, call, call.arguments or bytes(arguments), more))
             return
         if asked and route.key in asked and not self._its_turn(call, arguments, more):
             return
         call.start(arguments, more)
 
-    def _held(
-        self, agent: Agent, mid: bytes, worker: Worker, params: tool_call.Params, responses: Raw, state: Raw
-    ) -> bool:
-        """Whether the call waits for its server, which is started for it."""
-        kept = tool_call.Params(params.name, params.arguments.copy(), params.meta.copy())
-        again = responses.copy(), state.copy()
-        return self._awakening.hold(agent, mid, worker, lambda: self._call(agent, mid, kept, *again))
+    def _go(self, call: AgentCall, arguments: bytes, more: bytes) -> None:
+        """There is room for a call that waited."""
+        if call.key not in self._turns.asked or self._its_turn(call, arguments, more):
+            call.start(arguments, more)
 
-    def _refuse(self, agent: Agent, mid: bytes, modern: bool, route: Route, text: str) -> None:
-        """Arguments that are certainly wrong are told to the model, which can correct them (SEP-1303)."""
-        self.counters["refused_arguments"] += 1
-        data = error_data("validation", route.key.name, tool=route.definition.name)
-        agent.send(jsonrpc.result_frame(mid, serving.tool_error(text, modern, data)))
+    def _in_budget(self, agent: Agent, call: AgentCall, task: Task, arguments: Data) -> bool:
+        """Whether a call is within its task's budget, which bounds it too; else it was turned down."""
+        now = time_ns() / 1e6
+        if why := self._budgets.refusal(who(agent), task, now):
+            text = f"{call.tool} was not called: {why}. Nothing was sent."
+            assert call.route is not None
+            self._turn_down(agent, call.mid, call.meta, "task_budget", text, call.route, arguments)
+            return False
+        if task.deadline:
+            call.until = self._loop.time() + (task.deadline - now) / 1000
+            call.deadline = min(call.deadline, call.until)
+        return True
+
+    def _held(
+        self,
+        agent: Agent,
+        mid: bytes,
+        meta: RequestMeta,
+        worker: Worker,
+        params: tool_call.Params,
+        responses: Raw,
+        state: Raw,
+        answer: str,
+    ) -> bool:
+        """Whether the call waits for its server, which is on its way or started for it."""
+        kept = tool_call.Params(params.name, params.arguments.copy(), params.meta.copy())
+        again = responses.copy(), state.copy(), answer
+
+        def late() -> None:
+            text = starts_too_slowly(worker.name, worker.spec.call_timeout)
+            self._refusals.result(agent, mid, meta, "unavailable", text, server=worker.name, tool=params.name)
+
+        return self._awakening.hold(agent, mid, worker, lambda: self._call(agent, mid, kept, *again), late)
+
+    def _turn_down(
+        self,
+        agent: Agent,
+        mid: bytes,
+        meta: RequestMeta,
+        kind: str,
+        text: str,
+        route: Route,
+        arguments: Data,
+        **more: object,
+    ) -> None:
+        """Answer a call whose tool is known, and of which nothing was sent."""
+        server, tool = route.key.name, route.definition.name
+        self._refusals.result(agent, mid, meta, kind, text, server=server, tool=tool, arguments=arguments, **more)
 
     def _waits_for_pages(self, call: AgentCall, brought: State) -> bool:
         """Whether a call, whose agent was sent to pages, is sent later, once they are done."""
@@ -475,10 +638,10 @@ class Gateway:
         def go_on() -> None:
             client, route = call.client, call.route
             assert route is not None
+            call.run_on(self._loop.time())
             if client.over:
                 call.not_sent("lost", "the connection was lost while it waited for a page to be done")
             elif route.key not in self._turns.asked or self._its_turn(call, arguments, b""):
-                call.begin(self._loop.time())
                 call.start(arguments, b"")
 
         return call.client.era == "legacy" and self._pages.wait(call, brought.pages, go_on)
@@ -488,32 +651,53 @@ class Gateway:
         kept = bytes(arguments)
 
         def send() -> None:
-            call.begin(self._loop.time())
             call.start(kept, more)
 
-        return self._turns.take(call, send)
+        return self._turns.take(call, send, len(kept))
 
-    def _unknown(self, agent: Agent, mid: bytes, meta: RequestMeta, name: str, answer: str) -> None:
-        """A name that is not listed: of a tool that is withheld, of a server which never could list, or nobody's."""
-        modern = meta.modern
+    def _unknown(
+        self,
+        agent: Agent,
+        mid: bytes,
+        meta: RequestMeta,
+        params: tool_call.Params,
+        responses: Raw,
+        state: Raw,
+        answer: str,
+    ) -> None:
+        """A name that is not listed: of a tool that is withheld, of a server which has not listed yet, or nobody's."""
+        name, arguments = params.name, params.arguments
         seen = self.seen(agent.workspace, agent.view)
         if why := self._catalog.refusal(seen, self._supervisor.snapshot.value.views, name, agent.view):
-            agent.send(jsonrpc.result_frame(mid, serving.tool_error(why, modern)))
+            self._refusals.result(agent, mid, meta, "withheld", why, tool=name, arguments=arguments)
             return
-        servers = [s for s in seen if agent.view or name.startswith(f"mcp__{s}__")]
-        if servers:
-            key = seen[max(servers, key=len)]
+        key = whose_name(seen, agent.view, name)
+        if key is not None:
             worker = self._workers.get(key)
             wish = self._supervisor.snapshot.value.desired.get(key)
-            if worker is not None and not worker.listed:
-                self._unavailable(agent, mid, key, worker, meta, answer)
+            if worker is not None and worker.unlisted:
+                if self._stopping or self._in_flight(agent, mid) or len(agent.calls) >= MAX_CALLS:
+                    self._not_taken(agent, mid)
+                elif not self._held(agent, mid, meta, worker, params, responses, state, answer):
+                    self._unavailable(agent, mid, key, worker, meta, answer, name, arguments)
                 return
             if isinstance(wish, Off | Broken):
-                text = not_running(key.name, wish)
-                agent.send(jsonrpc.result_frame(mid, serving.tool_error(text, modern)))
+                kind, text = "config" if isinstance(wish, Broken) else "disabled", not_running(key.name, wish)
+                self._refusals.result(agent, mid, meta, kind, text, server=key.name, tool=name, arguments=arguments)
                 return
         text = f"unknown tool {name[:128]!r}: tools/list has the names"
-        agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text))
+        code, shown = jsonrpc.INVALID_PARAMS, name[:128]
+        self._refusals.error(agent, mid, meta, code, "unknown_tool", text, tool=shown, arguments=arguments)
+
+    def _not_taken(self, agent: Agent, mid: bytes) -> None:
+        """Turn a call away that is not looked at: at the end, under an id that is taken, or beyond the limit."""
+        if self._stopping:
+            self._not_any_more(agent, mid)
+            return
+        text, data = "this id is in flight already", BAD_REQUEST
+        if len(agent.calls) >= MAX_CALLS:
+            text, data = "too many calls in flight", TOO_MUCH
+        agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, text, data))
 
     def _not_any_more(self, agent: Agent, mid: bytes) -> None:
         text = "mcphub is stopping: this was not sent to its server; ask again once mcphub runs"
@@ -527,23 +711,36 @@ class Gateway:
         return self._watching.begins(agent, mid)
 
     def _unavailable(
-        self, agent: Agent, mid: bytes, key: InstanceKey, worker: Worker | None, meta: RequestMeta, answer: str
+        self,
+        agent: Agent,
+        mid: bytes,
+        key: InstanceKey,
+        worker: Worker | None,
+        meta: RequestMeta,
+        answer: str,
+        tool: str,
+        arguments: Data,
     ) -> None:
         """`answer` is what its person said to the question of an earlier try, "" = there was none."""
-        state, modern = worker.state if worker is not None else None, meta.modern
+        state = worker.state if worker is not None else None
         if isinstance(state, NeedsAuth) and worker is not None:
             if answer:
-                text = url_steps.not_wanted(key.name) if answer == invitation.NO else invitation.not_yet(key.name)
-                agent.send(jsonrpc.result_frame(mid, serving.tool_error(text, modern)))
+                text, kind = invitation.not_yet(key.name), "needs_auth"
+                if answer == invitation.NO:
+                    text, kind = url_steps.not_wanted(key.name), "declined"
+                self._refusals.result(agent, mid, meta, kind, text, server=key.name, tool=tool, arguments=arguments)
                 return
             if page := self._page(agent, worker, meta):
-                agent.send(invitation.invite(mid, key.name, page, modern))
+                if not meta.modern:
+                    self._sign_in_pages.give(self._joined(agent), worker.key, page)
+                agent.send(invitation.invite(mid, key.name, page, meta.modern))
                 return
         retry_in = state.retry_at - self._loop.time() if isinstance(state, Pending) else 0.0
         text = unavailable(key.name, state, retry_in)
         if worker is not None:
-            worker.wake_failed()
-        agent.send(jsonrpc.result_frame(mid, serving.tool_error(text, modern)))
+            self._awakening.met_failed(worker)
+        kind, more = why_unavailable(state, retry_in)
+        self._refusals.result(agent, mid, meta, kind, text, server=key.name, tool=tool, arguments=arguments, **more)
 
     def _page(self, agent: Caller, worker: Worker, meta: RequestMeta) -> str:
         """Where its person can sign in to this server, "" = the agent cannot show that, or there is no such place."""
@@ -558,6 +755,8 @@ class Gateway:
         worker = self._workers.get(call.key)
         if worker is None or not (page := self._page(call.caller, worker, call.meta)):
             return b""
+        if not call.meta.modern:
+            self._sign_in_pages.give(self._joined(call.caller), worker.key, page)
         return invitation.invite(call.mid, worker.name, page, call.meta.modern)
 
     def _request(self, agent: Agent, env: Envelope) -> None:
@@ -565,7 +764,7 @@ class Gateway:
         try:
             raw_meta = _meta_only(env.params).meta if env.params else EMPTY
         except (msgspec.DecodeError, RecursionError):
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, "`params` must be an object"))
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, "`params` must be an object", BAD_PARAMS))
             return
         if method == "initialize":
             self._initialize(agent, mid, env.params)
@@ -577,25 +776,35 @@ class Gateway:
         if meta is None:
             return
         if self._in_flight(agent, mid):
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "this id is in flight already"))
+            text = "this id is in flight already"
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, text, BAD_REQUEST))
         elif method == "tools/list" or method in MEMBERS:
             self._lists.ask(agent, str(method), mid, meta.modern, env.params)
         elif method in reading.METHODS:
+            if self.begins_traces and not meta.trace:
+                meta = with_trace(meta)
             if self._stopping:
                 self._not_any_more(agent, mid)
             elif len(agent.calls) >= MAX_CALLS:
-                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many calls in flight"))
+                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many calls in flight", TOO_MUCH))
             else:
                 self._supervisor.catch_up()  # as for a tool that is not known
                 agent.library = self._sight.both(agent.workspace, agent.view)[1]
                 self._reading.ask(agent, mid, str(method), env.params, meta)
+        elif meta.modern and method in tasks.METHODS:
+            if self._stopping:
+                self._not_any_more(agent, mid)
+            elif len(agent.calls) >= MAX_CALLS:
+                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many calls in flight", TOO_MUCH))
+            else:
+                self._handles.ask(agent, mid, str(method), env.params, meta)
         elif meta.modern and method == "server/discover":
             agent.send(jsonrpc.result_frame(mid, serving.discover_result(agent.view, self._instructions(agent))))
         elif meta.modern and method == "subscriptions/listen" and len(agent.listens) >= MAX_LISTENS:
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many subscriptions"))
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many subscriptions", TOO_MUCH))
         elif meta.modern and method == "subscriptions/listen":
             agent.declares = capability_sets.declared_by(meta.capabilities)
-            self._listen(agent, mid, _object(env.params).get("notifications"))
+            self._listen(agent, mid, meta, _object(env.params).get("notifications"))
         elif not meta.modern and method in ("resources/subscribe", "resources/unsubscribe"):
             self._subscribe(agent, str(method), mid, env.params)
         elif not meta.modern and method == "logging/setLevel":
@@ -603,17 +812,18 @@ class Gateway:
         elif not meta.modern and method == "ping":
             agent.send(jsonrpc.result_frame(mid, b"{}"))
         else:
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {str(method)[:80]}"))
+            text = f"Method not found: {str(method)[:80]}"
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.METHOD_NOT_FOUND, text, NO_METHOD))
 
     def _initialize(self, agent: Agent, mid: bytes, raw: Raw) -> None:
         try:
             params = _object(raw) if raw else {}
         except (msgspec.DecodeError, RecursionError) as e:
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, f"initialize: {e}"))
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, f"initialize: {e}", BAD_PARAMS))
             return
         asked = params.get("protocolVersion")
         if not isinstance(asked, str):
-            data = msgspec.json.encode({"supported": list(ALL)})
+            data = add_to_data(msgspec.json.encode({"supported": list(ALL)}), BAD_PARAMS)
             text = "initialize: `protocolVersion` is missing"
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, data))
             return
@@ -647,6 +857,14 @@ class Gateway:
         workers = {name: self._workers.get(key) for name, key in self.seen(agent.workspace, agent.view).items()}
         return merge_instructions({n: w.facts.instructions for n, w in workers.items() if w is not None and w.facts})
 
+    def signed_in(self, page: str) -> None:
+        """Somebody has signed in by mcphub's own page with this id."""
+        self._sign_in_pages.done(page)
+
+    def _joined(self, agent: Caller) -> Caller:
+        """As _lasting, for whoever does not look further."""
+        return next((joined for joined in self.agents if joined == agent), agent)
+
     def _lasting(self, agent: Agent) -> Agent:
         """The agent as it joined: over HTTP one request's answer may stand in for it, which ends before it does."""
         return next((joined for joined in self.agents if joined == agent), agent)
@@ -654,7 +872,8 @@ class Gateway:
     def _subscribe(self, agent: Agent, method: str, mid: bytes, raw: Raw) -> None:
         uri = _object(raw).get("uri") if raw else None
         if not isinstance(uri, str):
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, f"{method}: `uri` must be a string"))
+            text = f"{method}: `uri` must be a string"
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, BAD_PARAMS))
         elif method == "resources/unsubscribe":
             self._watching.unwatch(agent, uri)
             agent.send(jsonrpc.result_frame(mid, b"{}"))
@@ -662,14 +881,19 @@ class Gateway:
             self._watching.when_taken(lasting, b"", lambda _: agent.send(jsonrpc.result_frame(mid, b"{}")))
         else:
             text = f"{uri[:256]} cannot be subscribed to: no one server has it, or its server does not offer that"
-            data = error_data("not_subscribable", "")
+            data = error_data("not_subscribable")
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, data))
 
-    def _listen(self, agent: Agent, mid: bytes, asked: Any) -> None:
+    def _listen(self, agent: Agent, mid: bytes, meta: RequestMeta, asked: Any) -> None:
+        if isinstance(asked, dict) and "taskIds" in asked and self._handles.lacks(agent, mid, meta, "taskIds"):
+            return
         watched = self._watching.watch_all(agent, mid, asked)
+        granted = self._task_news.granted(agent, asked)
 
         def begun(meanwhile: Sequence[bytes]) -> None:
-            agent.send(agent.listens.open(mid, asked, watched), *meanwhile)
+            agent.send(agent.listens.open(mid, asked, watched, granted), *meanwhile)
+            if granted:
+                self._task_news.listen(agent, mid, meta, granted)
 
         self._watching.when_taken(agent, mid, begun)
 
@@ -691,6 +915,7 @@ class Gateway:
             pass
         elif agent.listens.cancel(mid) or self._watching.begins(agent, mid):
             self._watching.end(agent, mid)
+            self._task_news.end(agent, mid)
         else:
             self._lists.cancel(agent, mid)
 
@@ -706,8 +931,14 @@ class Gateway:
         calls = [w for w in waiting.values() if isinstance(w, AgentCall)]
         found = waiting.get(current) if current is not None else None
         asker = found if isinstance(found, AgentCall) else None
-        if asker is None and method != "roots/list":
-            self._turns.has_asked(worker.key, client)  # nothing says whose question it is
+        if current is not None and found is None:
+            calls = []  # it came on the stream of a call that is over, and is nobody else's
+        elif asker is None and method != "roots/list":
+            # Nothing says whose question it is.
+            withdrawn = self._turns.has_asked(worker.key, client)
+            if withdrawn and calls and len({whose(call) for call in (*calls, *withdrawn)}) > 1:
+                self._questions.unclear(worker.name, client, mid, method, params)
+                return True
         return self._questions.ask(worker.name, client, mid, method, params, calls, asker)
 
     def server_said(self, worker: Worker, client: Client, method: str, params: Raw) -> None:
@@ -715,6 +946,10 @@ class Gateway:
         if method == UPDATED and self._watching.updated(worker, client, params):
             return
         if method == ACKNOWLEDGED and self._watching.acknowledged(worker, client, params):
+            return
+        if method == ACKNOWLEDGED and self._task_news.acknowledged(client, params):
+            return
+        if method == tasks.NOTIFICATION and self._task_news.told(client, params):
             return
         if method == "notifications/cancelled":
             self._questions.withdrawn(client, params)

@@ -14,6 +14,7 @@ from mcphub.channel import Data
 from mcphub.connection.client import Client
 from mcphub.gateway.call import AgentCall
 from mcphub.protocol import jsonrpc
+from mcphub.protocol.caching import uncached
 from mcphub.protocol.content import Rename, edit_result
 from mcphub.protocol.envelope import NO_META, RequestMeta, hub_meta_member, request_meta
 from mcphub.protocol.jsonrpc import Raw
@@ -30,6 +31,8 @@ class Forwarded(AgentCall, gc=False, eq=False):
     rename: Rename = str
     #: The server's own name, or URI, of what is asked about.
     original: str = ""
+    #: It carries what was answered to questions, so that its result is for nobody else and no other time.
+    retried: bool = False
     #: The params, where they may have to be sent again.
     params: dict[str, Raw] = {}
 
@@ -56,15 +59,28 @@ class Forwarded(AgentCall, gc=False, eq=False):
     def kept(self, params: Mapping[str, Raw]) -> None:
         self.params = {name: Raw(bytes(value)) for name, value in params.items() if name != "_meta"}
 
+    def _repeated(self, how: str) -> str:
+        return ""  # an agent may ask for what changes as often as it likes
+
     def again(self, client: Client, more: bytes) -> None:
-        params = params_for(client, self.params, self.meta, self.caller.offers, more)
-        self.up_id = client.send_request(self, self.method, params)
+        if more:
+            self.keeps = False  # as for calls of tools
+        self.client = client
+        self.go(params_for(client, self.params, self.meta, self.caller.offers, more))
+
+    def go(self, params: bytes) -> None:
+        """Send it; `params` are members without braces. Each way it is sent is this one."""
+        if self.accounts is not None:
+            self.accounts.sends(self, params)
+        self.up_id = self.client.send_request(self, self.method, params)
 
     def shaped(self, parts: tuple[Data, ...]) -> tuple[Data, ...]:
         whole = edit_result(self.method, b"".join(parts), self.rename)
         if self.method == "resources/read" and self.meta.modern and self.client.era == "legacy":
             # A legacy server says nothing of caching; a modern agent must be told.
             whole = b"".join((bytes(whole)[:-1], b',"ttlMs":0,"cacheScope":"private"}'))
+        elif self.retried and self.method == "resources/read":
+            whole = uncached(bytes(whole))
         return (whole,)
 
     def error_data(self, data: Raw) -> bytes:

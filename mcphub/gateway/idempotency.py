@@ -11,18 +11,22 @@ from mcphub.channel import Data
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.jsonrpc import Raw
 
+#: How a value begins that is none.
+_NOTHING = frozenset([b"null", b'""'])
+
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def lacks(arguments: Data, argument: str) -> bool:
-    """Whether these arguments (a JSON object) say nothing for it; null is nothing. False where they cannot be read."""
+    """Whether these arguments (a JSON object) say nothing for it. So do null and an empty text, which many models give
+    for what they leave out: calls that have it in common would be one call. False where they cannot be read."""
     if _is_unnamed(bytes(arguments), argument):
         return True
     try:
         value = _members(arguments).get(argument)
     except (msgspec.DecodeError, RecursionError):
         return False
-    return value is None or bytes(memoryview(value)[:4]) == b"null"
+    return value is None or bytes(memoryview(value)[:4]) in _NOTHING
 
 
 def with_argument(arguments: Data, argument: str, value: str) -> bytes:

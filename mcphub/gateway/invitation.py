@@ -30,6 +30,11 @@ def can_be_asked(modern: bool, version: str, declared: Mapping[str, object]) -> 
     return (modern or version == LEGACY) and url_steps.opens_pages(declared)
 
 
+def page_id(page: str) -> str:
+    """The id of one of mcphub's own pages, which is in its URL."""
+    return page.rpartition("/")[2]
+
+
 def invite(mid: bytes, server: str, page: str, modern: bool) -> bytes:
     """The answer to a call to a server that needs a sign-in: the frame. `page` is where it begins."""
     message = (
@@ -41,7 +46,7 @@ def invite(mid: bytes, server: str, page: str, modern: bool) -> bytes:
         asked = msgspec.json.encode({KEY: {"method": "elicitation/create", "params": params}})
         head = b'{"resultType":"input_required","_meta":{%b},"inputRequests":' % RESULT_META
         return jsonrpc.result_frame(mid, head + asked + b"}")
-    step = url_steps.Step(url=page, message=message, elicitationId=page.rpartition("/")[2])
+    step = url_steps.Step(url=page, message=message, elicitationId=page_id(page))
     text = f"The server {server} needs a person to sign in: mcphub login {server}"
     return jsonrpc.error_frame(mid, url_steps.CODE, text, url_steps.as_data([step]))
 

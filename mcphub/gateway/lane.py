@@ -6,11 +6,13 @@ While several want the same, none has more on its way than twice as many as the 
 case; the rest waits here, and goes in turns, in order within one. What is slow because it is queued and what is slow by
 itself is told apart by trying: whose answers take no longer than they did within its share gets one more with each,
 else one fewer. Who gets no answers at all for a moment gets some more, since what they wait for may run side by side.
+One that is alone has many on their way before anything is held, and from then on it is tried in the same way: so a
+queue is here, and not where the first of another would have to wait behind it.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
@@ -22,6 +24,16 @@ FEW = 2
 SLOW = 0.005
 #: So many times as much as the one that wants least has: it then waits for three times as much as its own at most.
 FACTOR = 2
+#: On their way of one that is alone before anything is held, and seconds of what is done one after the other that are
+#: kept there once it is known how long each takes.
+ALONE = 64
+AT_ONCE = 0.01
+#: Part of what one alone has on its way by which silence lets it have more: none of it is in anybody's way.
+GROWTH = 4
+#: The part of a limit that is kept for those who have nothing on their way; and the least limit of which something is
+#: kept though nobody else may come.
+KEPT = 8
+SPARE = 4
 #: Answers that take less than so many times what they took within the share are not queued.
 QUEUED = 1.25
 #: Seconds without an answer, or so many of the usual pauses between two, after which STEP more go.
@@ -32,9 +44,12 @@ STEP = 8
 #: seconds, since what is on its way may take as long as it likes, and be none of the others' business.
 LONG = 4.0
 LONGEST = 10.0
-#: Seconds for which one who wants nothing any more is still counted, and after which what was learned is tried anew.
-REMEMBERED = 10.0
+#: Seconds for which it counts what one wanted at most, for which one who wants nothing any more is still counted, and
+#: after which what was learned is tried anew; sooner what one alone learned from what had been on its way before.
+LATELY = 10.0
+REMEMBERED = 60.0
 RELEARNED = 60.0
+GUESSED = 1.0
 #: How often it is looked who wants least, seconds.
 LOOK = 0.05
 #: The part that a new time has in the mean.
@@ -61,18 +76,15 @@ class Place(Generic[T]):
 
 
 class Share(Generic[T]):
-    """What one of those who compete has here."""
+    """What one of those who compete has here; the queue is what waits of it."""
 
     __slots__ = (
-        "asked", "count", "flying", "heard", "learned", "pause", "queue", "queues", "room", "since", "spoke", "usual",
-        "wants",
+        "asked", "flying", "heard", "learned", "pause", "queue", "queues", "room", "since", "spoke", "usual", "wants",
     )
 
     def __init__(self, now: float) -> None:
         self.flying = 0
-        #: Those of the queue that still wait.
-        self.count = 0
-        self.queue: deque[Place[T]] = deque()
+        self.queue: OrderedDict[Place[T], None] = OrderedDict()
         #: The most that were wanted at once lately, when this was last looked at, and when something was asked for.
         self.wants = 0
         self.since = self.asked = now
@@ -89,10 +101,15 @@ class Share(Generic[T]):
 
 
 class Lane(Generic[T]):
-    """`limit`: how many may be on their way in all, 0 = any number."""
+    """`limit`: how many may be on their way in all, 0 = any number. A part of it is kept for those who have nothing on
+    their way where it is `shared`. `alone`: one that is alone is held too, beyond so many; 0 = it is not."""
 
-    def __init__(self, limit: int = 0) -> None:
+    def __init__(self, limit: int = 0, alone: int = 0, shared: bool = False) -> None:
         self.limit = limit
+        self.alone = alone
+        self.shared = shared
+        #: Somebody else may come, so that something is kept of the smallest limits too.
+        self.crowded = False
         self.flying = 0
         self.waiting = 0
         self.shares: dict[Hashable, Share[T]] = {}
@@ -106,7 +123,14 @@ class Lane(Generic[T]):
         """What this one has."""
         share = self.shares.get(owner)
         if share is None:
-            share = self.shares[owner] = Share(now)
+            if not self.shares:
+                share = self.shares[owner] = Share(now)
+                share.room = self.alone
+            else:
+                for other in self.shares.values():
+                    if not other.usual:
+                        other.room = 0  # it was given because nobody else was here
+                share = self.shares[owner] = Share(now)
             self._looked = -_NOBODY
         return share
 
@@ -115,24 +139,25 @@ class Lane(Generic[T]):
         share = self.shares.get(owner) or self.share(owner, now)
         place = Place(item, share)
         share.asked = now
-        wanted = share.flying + share.count + 1
+        wanted = share.flying + len(share.queue) + 1
         if wanted > share.wants:
             share.wants = wanted
-        if not share.count and self._may(share, now):
-            self._go(place, now)
-            return place
-        if not share.count:
-            self._turns.append(share)
-        share.queue.append(place)
-        share.count += 1
+        if not share.queue:
+            if self._may(share, now):
+                self._go(place, now)
+                return place
+            if share not in self._turns:
+                self._turns.append(share)
+        share.queue[place] = None
         self.waiting += 1
         return place
 
-    def adopt(self, owner: Hashable, item: T, now: float) -> Place[T]:
-        """The place of what is on its way already, whatever the limits."""
+    def adopt(self, owner: Hashable, item: T, now: float, since: float | None = None) -> Place[T]:
+        """The place of what is on its way already, since then, whatever the limits."""
         share = self.share(owner, now)
         place = Place(item, share)
         self._go(place, now)
+        place.sent = now if since is None else since
         share.wants = max(share.wants, share.flying)
         place.within = False
         return place
@@ -144,12 +169,12 @@ class Lane(Generic[T]):
         place.over = True
         share = place.of
         if not place.going:
-            share.count -= 1
+            del share.queue[place]
             self.waiting -= 1
             return
         share.flying -= 1
         self.flying -= 1
-        if answered and len(self.shares) > 1:
+        if answered and (self.alone or len(self.shares) > 1):
             self._learn(share, place, now)
 
     def ready(self, now: float) -> Iterator[Place[T]]:
@@ -160,18 +185,14 @@ class Lane(Generic[T]):
             if self.limit and self.flying >= self.limit:
                 return
             share = turns[0]
-            if not share.count:
+            if not share.queue:
                 turns.popleft()
-                share.queue.clear()
                 continue
             if not self._may(share, now):
                 turns.rotate(-1)
                 blocked += 1
                 continue
-            place = share.queue.popleft()
-            if place.over:
-                continue
-            share.count -= 1
+            place, _ = share.queue.popitem(last=False)
             self.waiting -= 1
             turns.rotate(-1)
             blocked = 0
@@ -183,9 +204,12 @@ class Lane(Generic[T]):
         found = False
         for share in self._turns:
             usually = LONG * share.usual if share.queues else PAUSES * share.pause
-            if share.count and now - share.heard >= max(PATIENCE, min(usually, LONGEST)):
+            if share.queue and now - share.heard >= max(PATIENCE, min(usually, LONGEST)):
                 share.heard = now
-                share.room += FEW if share.queues else STEP
+                if share.queues:
+                    share.room += FEW
+                else:
+                    share.room += max(STEP, share.flying // GROWTH if len(self.shares) < 2 else 0)
                 found = True
         return found
 
@@ -195,10 +219,12 @@ class Lane(Generic[T]):
             self._looked = -_NOBODY
 
     def level(self, now: float) -> bool:
-        """Whether nobody has to be held: one alone is here, or all want about as much."""
+        """Whether nobody has to be held: one alone is here, or all want about as much, and far less than the limit."""
         self._look(now)
-        if self.waiting:
+        if self.waiting or (self.limit and 2 * self.flying > self.limit):
             return False
+        if len(self.shares) < 2:
+            return not self.alone or all(share.wants <= self.alone for share in self.shares.values())
         return all(share.wants <= max(AMPLE, self._allowed(share, now)) for share in self.shares.values())
 
     def _go(self, place: Place[T], now: float) -> None:
@@ -212,11 +238,18 @@ class Lane(Generic[T]):
         place.within = share.flying <= AMPLE and (not share.room or share.flying <= self._allowed(share, now))
 
     def _may(self, share: Share[T], now: float) -> bool:
-        if self.limit and self.flying >= self.limit:
+        if self.limit and self.flying >= (self.limit - self._kept() if share.flying else self.limit):
             return False
-        if self.flying < FEW or len(self.shares) < 2:
+        if self.flying < FEW or (len(self.shares) < 2 and not self.alone):
             return True
         return share.flying < self._allowed(share, now) + share.room
+
+    def _kept(self) -> int:
+        """How many of the limit are for those who have nothing on their way."""
+        limit = self.limit
+        if not self.shared or limit < (FEW if self.crowded else SPARE):
+            return 0
+        return max(1, limit // KEPT)
 
     def _allowed(self, share: Share[T], now: float) -> float:
         """How many this one may have on their way, as long as nothing was learned."""
@@ -224,7 +257,11 @@ class Lane(Generic[T]):
             self._look(now)
         least = self._next_wants if share is self._least else self._least_wants
         if least is _NOBODY:
-            return _NOBODY
+            if not self.alone:
+                return _NOBODY
+            if not share.usual or share.usual > SLOW:
+                return FEW
+            return max(AMPLE, min(self.alone, AT_ONCE / share.usual))
         few = FEW if share.usual > SLOW else max(FEW, AMPLE // (len(self.shares) - 1))
         return max(few, FACTOR * least)
 
@@ -233,11 +270,11 @@ class Lane(Generic[T]):
         self._looked = now
         self._least, self._least_wants, self._next_wants = None, _NOBODY, _NOBODY
         for owner, share in list(self.shares.items()):
-            wants = share.flying + share.count
+            wants = share.flying + len(share.queue)
             if not wants and now - share.asked > REMEMBERED:
                 del self.shares[owner]
                 continue
-            if now - share.since > REMEMBERED:
+            if now - share.since > LATELY:
                 share.wants, share.since = wants, now
             if share.wants < self._least_wants:
                 self._next_wants = self._least_wants
@@ -254,11 +291,14 @@ class Lane(Generic[T]):
             share.learned, share.usual, share.room, share.queues = now, 0.0, 0, False
         if place.within:
             share.usual += (took - share.usual) * NEW if share.usual else took
+        elif not share.usual and len(self.shares) < 2 and share.room:
+            # The first to be answered has waited least. It is a guess, and soon looked at again.
+            share.usual, share.learned = took, now - RELEARNED + GUESSED
         quick = took < QUEUED * share.usual
         if not place.within and share.usual:
             share.queues = not quick
         if share.usual > SLOW and quick:
-            if share.count:
+            if share.queue:
                 share.room += 1
         elif share.room:
             share.room -= 1

@@ -11,19 +11,20 @@ import asyncio
 import itertools
 import secrets
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from mcphub.connection.worker import Worker
-from mcphub.gateway.ask_user import HUMAN_LIMIT, shown_question, warn_of_secrets
+from mcphub.gateway.ask_user import shown_question, warn_of_secrets
 from mcphub.gateway.askable import CAPABILITY_OF, Undeclared, is_url_mode, read_capabilities, refuse_undeclared
-from mcphub.gateway.call import AgentCall
+from mcphub.gateway.call import AgentCall, check_at
+from mcphub.gateway.own_answers import own_answer
 from mcphub.gateway.pages import COMPLETE, Pages
 from mcphub.gateway.roots_allowed import RootsAllowed
+from mcphub.gateway.signs import Signs
 from mcphub.gateway.url_steps import Step
 from mcphub.protocol import jsonrpc, mrtr
-from mcphub.protocol.envelope import error_data
 from mcphub.protocol.jsonrpc import EMPTY, Envelope, Raw
 from mcphub.spec import InstanceKey
 
@@ -50,8 +51,6 @@ class Asking(msgspec.Struct):
     rounds: int = 0
     #: How often a modern agent was sent to pages of a legacy server for it.
     tries: int = 0
-    #: The highest progress that was told.
-    progress: float = float("-inf")
     #: The entries without an answer, by the id of our request as JSON; the answers, by the server's key.
     open: dict[bytes, _Entry] = msgspec.field(default_factory=dict)
     answers: dict[str, bytes] = msgspec.field(default_factory=dict)
@@ -65,9 +64,17 @@ class LegacyRounds:
     """The rounds of one hub. Implements gateway.call.Older and gateway.call.Questions."""
 
     def __init__(
-        self, workers: Mapping[InstanceKey, Worker], counters: Counter[str], allowed: RootsAllowed, pages: Pages
+        self,
+        workers: Mapping[InstanceKey, Worker],
+        counters: Counter[str],
+        allowed: RootsAllowed,
+        pages: Pages,
+        patience: Callable[[InstanceKey], float],
+        signs: Signs,
     ) -> None:
+        self._signs = signs
         self._pages = pages
+        self._patience = patience
         self._workers = workers
         self._counters = counters
         self._allowed = allowed
@@ -95,13 +102,18 @@ class LegacyRounds:
             call.error("unsupported_result", text)
             return
         asking.state = found.requestState if isinstance(found.requestState, str) else None
-        asking.answers = {}
         call.caller.calls[call.mid] = call
         call.questions = self
+        if not entries and asking.answers:
+            self._retry(call, asking)  # mcphub knew all of them
+            return
         if not entries:
             asking.timer = self._loop.call_later(_pause(asking.rounds), self._retry, call, asking)
             return
-        asking.timer = self._loop.call_later(HUMAN_LIMIT, self._too_long, call)
+        limit = self._patience(call.key)
+        call.stand_still(self._loop.time(), limit)
+        self._signs.begin(call)
+        asking.timer = self._loop.call_later(limit, self._too_long, call)
         for entry in entries:
             mid = b'"mcphub-r%d"' % next(self._numbers)
             asking.open[mid] = entry
@@ -112,17 +124,23 @@ class LegacyRounds:
 
     def _entries(self, call: AgentCall, found: mrtr.InputRequired) -> list[_Entry]:
         """The questions as the agent gets them. Raises ValueError."""
+        assert call.asking is not None
+        own = call.asking.answers = {}
         raw = found.inputRequests
         if not isinstance(raw, dict):
             return []
         if len(raw) > MAX_ENTRIES:
             raise ValueError(f"more than {MAX_ENTRIES} questions at once")
         entries, asked, pages = [], [], []
+        declared = read_capabilities(call.caller.offers)
         for key, value in raw.items():
             fields = _members(value)
             method = _string(fields["method"]) if "method" in fields else ""
             if method not in CAPABILITY_OF:
                 raise ValueError(f"{method[:80]!r} is no question")
+            if answer := own_answer(method, declared, call.client.roots):
+                own[key] = answer
+                continue
             params = fields.get("params", EMPTY)
             asked.append((method, params))
             warn_of_secrets(call.client, method, params)
@@ -131,8 +149,7 @@ class LegacyRounds:
                 pages.append(secrets.token_urlsafe(16))
                 body = b'%b,"elicitationId":%b}' % (body[:-1], jsonrpc.quote(pages[-1]))
             entries.append(_Entry(key, method, body))
-        refuse_undeclared(asked, read_capabilities(call.caller.offers))
-        assert call.asking is not None
+        refuse_undeclared(asked, declared)
         call.asking.pages += pages
         return entries
 
@@ -168,25 +185,35 @@ class LegacyRounds:
     def _refused(self, call: AgentCall, entry: _Entry, why: str) -> None:
         """There is no way to say no to these but not to go on (MCP spec 2026-07-28, client/sampling, client/roots)."""
         call.over()
-        data = error_data("input_refused", call.server, tool=call.tool, input=entry.key)
+        data = call.told("input_refused", input=entry.key)
         text = f"the server {call.server} wanted {entry.method} ({entry.key}) for {call.tool}, which was refused: {why}"
         call.caller.send(jsonrpc.error_frame(call.mid, jsonrpc.INTERNAL_ERROR, text, data))
 
     def _too_long(self, call: AgentCall) -> None:
         call.over()
-        text = f"the server {call.server} needs input for {call.tool}, and nobody gave it within {HUMAN_LIMIT:g} s"
+        limit = self._patience(call.key)
+        text = f"the server {call.server} needs input for {call.tool}, and nobody gave it within {limit:g} s"
         call.error("input_timeout", text)
 
     def _retry(self, call: AgentCall, asking: Asking) -> None:
         """Send the request again, on whatever connection there is now: the server keeps nothing of the last one."""
         _stop(asking)
+        now = self._loop.time()
         call.questions = self if asking.pages else None  # who is told that it was answered
+        if call.task is not None:
+            call.task.brought(call, asking.answers)
+            return
         worker = self._workers.get(call.key)
         client = worker.client if worker is not None else None
         if client is None or client.over or client.era != "modern":
             call.over()
             text = f"the connection to the server {call.server} was lost while it was waited for what it needs"
-            call.error("lost", f"{text}; {call.tool} can be called again")
+            if call.read_only:
+                call.error("lost", f"{text}; {call.tool} only reads, so it can be called again")
+            else:
+                # What it did before it asked is its own affair.
+                text += "; whether it had effects is unknown, check before calling it again"
+                call.error("outcome_unknown", text + check_at(call.recorded("lost")))
             return
         more = b""
         if asking.state is not None:
@@ -195,7 +222,12 @@ class LegacyRounds:
             body = [jsonrpc.quote(key) + b":" + answer for key, answer in asking.answers.items()]
             more += b',"inputResponses":{' + b",".join(body) + b"}"
         call.client = client
-        call.begin(self._loop.time())
+        call.run_on(now)
+        if call.deadline <= now:
+            call.over()
+            text = f"the server {call.server} asked for input again and again during {call.tool}"
+            call.error("timeout", text, retryable=False)
+            return
         call.again(client, more)
 
     # --- ends --------------------------------------------------------------------------------------------------------
@@ -217,12 +249,6 @@ class LegacyRounds:
         for page in call.asking.pages:
             params = b'{"elicitationId":%b}' % jsonrpc.quote(page)
             call.caller.send(jsonrpc.notification_frame(COMPLETE, params))
-
-    def rises(self, call: AgentCall, progress: float) -> bool:
-        """Whether this is more than its agent was told, who has one token for all rounds."""
-        asking = call.asking = call.asking or Asking()
-        before, asking.progress = asking.progress, max(asking.progress, progress)
-        return bool(progress > before)
 
     def sent_to(self, call: AgentCall, steps: Sequence[Step]) -> None:
         """Its agent is about to be told of these pages of a legacy server."""

@@ -14,12 +14,14 @@ import msgspec
 from mcphub.catalog.freshness import merged_freshness
 from mcphub.catalog.pages import Pages
 from mcphub.gateway.agent import Agent
+from mcphub.gateway.refusals import BAD_PARAMS
 from mcphub.gateway.sight import Sight
 from mcphub.gateway.telling import TOOLS, knows
 from mcphub.protocol import jsonrpc, older
 from mcphub.protocol.caching import Freshness, freshness_members
 from mcphub.protocol.cursor import give_cursor, take_cursor
 from mcphub.protocol.jsonrpc import Raw
+from mcphub.spec import InstanceKey
 from mcphub.supervisor.supervisor import Supervisor
 
 #: Lists that may wait at once; further ones get what is there.
@@ -54,6 +56,7 @@ class Lists:
         self.waiting: dict[tuple[Agent, bytes], _Waiting] = {}
         self._snapshot = supervisor.snapshot
         self._workers = supervisor.workers
+        self._look_up = supervisor.look_up
         self._sight = sight
         self._wait = wait
         self._ttl = ttl
@@ -66,10 +69,15 @@ class Lists:
         if cursor is not None:
             self._next_page(agent, method, mid, modern, cursor)
             return
+        unlisted: list[InstanceKey] = []
         for key in self._sight.seen(agent.workspace, agent.view).values():
             if (worker := self._workers.get(key)) is not None:
                 worker.list_wanted(method)
-        if len(self.waiting) >= MAX_WAITING or self._sight.settled(agent.workspace, agent.view):
+                if not worker.listed:
+                    unlisted.append(key)
+        # What a server offered when another daemon ran is looked for by whoever asks, and is there in no time.
+        looking = bool(unlisted) and self._look_up(unlisted)
+        if len(self.waiting) >= MAX_WAITING or (not looking and self._sight.settled(agent.workspace, agent.view)):
             self._give(agent, method, mid, modern)
             return
         waiting = _Waiting(agent, method, mid, modern)
@@ -112,7 +120,7 @@ class Lists:
         start = take_cursor(self._seal_key, method, pages.digest, cursor) if isinstance(cursor, str) else None
         if start is None or start not in pages.pages:
             text = f"unknown cursor: the list has changed, or it is of another one; ask {method} again without a cursor"
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text))
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, BAD_PARAMS))
         else:
             self._give(agent, method, mid, modern, start)
 

@@ -16,6 +16,7 @@ from mcphub.connection.worker import Worker
 from mcphub.gateway import messages
 from mcphub.gateway.agent import Agent
 from mcphub.gateway.call import AgentCall
+from mcphub.gateway.refusals import BAD_PARAMS
 from mcphub.gateway.sight import Sight
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.envelope import RequestMeta
@@ -44,7 +45,8 @@ class Loudness:
         """Answer `logging/setLevel`. Raises msgspec.DecodeError."""
         level = _object(raw).get("level") if raw else None
         if not isinstance(level, str) or not messages.is_level(level):
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, "logging/setLevel: no such level"))
+            text = "logging/setLevel: no such level"
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, BAD_PARAMS))
             return
         self.set_level(agent, level)
         agent.send(jsonrpc.result_frame(mid, b"{}"))

@@ -40,9 +40,11 @@ _params = msgspec.json.Decoder(_Params).decode
 
 
 class Pages:
-    """Those of one hub. Implements gateway.call.Questions for what waits."""
+    """Those of one hub. Implements gateway.call.Questions for what waits. `lasting` gives the agent as it joined: over
+    HTTP the answer to one request stands in for it, and what is told later is not for that."""
 
-    def __init__(self) -> None:
+    def __init__(self, lasting: Callable[[Caller], Caller]) -> None:
+        self._lasting = lasting
         self._given: dict[_Page, Caller] = {}
         self._done: dict[_Page, None] = {}
         self._waiting: dict[AgentCall, _Waiting] = {}
@@ -50,6 +52,7 @@ class Pages:
 
     def give(self, agent: Caller, key: InstanceKey, ids: Iterable[str]) -> None:
         """This legacy agent was sent to these pages of a server."""
+        agent = self._lasting(agent)
         for one in ids:
             self._given[key, one] = agent
             _bound(self._given)
@@ -61,6 +64,7 @@ class Pages:
         if not pages:
             return False
         call.questions = self
+        call.stand_still(self._loop.time(), WAIT)
         timer = self._loop.call_later(WAIT, self._go, call)
         self._waiting[call] = _Waiting(pages, start, timer)
         return True

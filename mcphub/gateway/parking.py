@@ -11,13 +11,14 @@ import asyncio
 import secrets
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
 
 from mcphub.channel import Data
 from mcphub.connection.client import Client
-from mcphub.gateway.call import AgentCall, Caller, Older, Questions, Seat
+from mcphub.gateway.call import AgentCall, Caller, Older, Questions, Seat, check_at
 from mcphub.gateway.roots_allowed import RootsAllowed
 from mcphub.protocol import jsonrpc, mrtr
 from mcphub.protocol.envelope import RESULT_META, RequestMeta, error_data
@@ -26,8 +27,10 @@ from mcphub.spec import InstanceKey
 
 #: Further questions of the same moment go into the same round, seconds.
 WINDOW = 0.03
-#: How long a call waits for its agent to come back, and an outcome to be asked for, seconds.
+#: How long an outcome is kept for its agent to ask, seconds. A call waits for it as long as its server's entry says.
 LIFETIME = mrtr.LIFETIME
+#: Seconds by which the connection waits longer: that the time is up is told here.
+GRACE = 60.0
 #: Calls that may wait, for one agent and at one server; ends that are kept for an agent that asks twice.
 MOST_OF_AGENT = 20
 MOST_OF_SERVER = 100
@@ -85,7 +88,13 @@ class Attached(AgentCall, gc=False, eq=False):
     def read_only(self) -> bool:
         return self.of.read_only
 
-    def withdraw(self, reason: str) -> None:
+    def recorded(self, kind: str) -> str:
+        return self.of.recorded(kind)
+
+    def operation_id(self) -> str:
+        return self.of.operation_id()
+
+    def withdraw(self, reason: str, kind: str = "cancelled") -> None:
         self.caller.calls.pop(self.mid, None)
         self.seat.left(self, reason)
 
@@ -108,7 +117,6 @@ class Parked(Seat):
         self.attached: list[Attached] = []
         #: How it ended, behind the id; b"" = it has not.
         self.end = b""
-        self.since = 0.0
         self.window: asyncio.TimerHandle | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.calls: dict[bytes, AgentCall] = {_MARK: call}
@@ -129,6 +137,7 @@ class Parked(Seat):
         self.workspace = agent.workspace
         self.passing = agent.passing
         self.older: Older | None = None  # it is a modern agent's
+        self.tasks = agent.tasks
         self.client = agent.client
 
     def attach(self, agent: Caller, mid: bytes, meta: RequestMeta) -> None:
@@ -176,8 +185,16 @@ class Principal(Protocol):
 class Parking:
     """The parked calls of one hub; `key` seals what their agents bring back."""
 
-    def __init__(self, key: bytes, principal: Principal, counters: Counter[str], allowed: RootsAllowed) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        principal: Principal,
+        counters: Counter[str],
+        allowed: RootsAllowed,
+        patience: Callable[[InstanceKey], float],
+    ) -> None:
         self._key = key
+        self._patience = patience
         self._principal = principal
         self._counters = counters
         self._allowed = allowed
@@ -213,7 +230,9 @@ class Parking:
             raise TooMany(f"{MOST_OF_AGENT} calls of this agent wait for an answer already")
         if sum(seat.call.key == call.key for seat in running) >= MOST_OF_SERVER:
             raise TooMany(f"{MOST_OF_SERVER} calls wait there for an answer already")
-        round = mrtr.Round(principal, call.server, call.asked_for, call.target, call.arguments)
+        # A seal that outlives its call lets a late retry be told so.
+        lifetime = max(self._patience(call.key), LIFETIME)
+        round = mrtr.Round(principal, call.server, call.asked_for, call.target, call.arguments, lifetime)
         seat = Parked(self, call, round)
         self._calls[seat.id] = seat
         mid, meta = call.mid, call.meta
@@ -230,14 +249,13 @@ class Parking:
             asked.given = True
         seat.number += 1
         seat.taken = False
-        seat.since = self._loop.time()
-        call = seat.call
-        call.deadline = seat.since + LIFETIME + 60.0
-        seat.timer = self._loop.call_later(LIFETIME, self._expired, seat)
+        limit = self._patience(seat.call.key)
+        seat.call.stand_still(self._loop.time(), limit + GRACE)
+        seat.timer = self._loop.call_later(limit, self._expired, seat)
         sealed = mrtr.seal(
             self._key,
             seat.round,
-            mrtr.State(parked=seat.id, round=seat.number),
+            mrtr.State(parked=seat.id, round=seat.number, operation=seat.call.operation_id()),
             time.time_ns() / 1e9,
             secrets.token_bytes(mrtr.NONCE_BYTES),
         )
@@ -251,14 +269,12 @@ class Parking:
     # --- retries -----------------------------------------------------------------------------------------------------
 
     def retried(
-        self, agent: Caller, mid: bytes, meta: RequestMeta, state: mrtr.State, server: str, responses: Raw
+        self, agent: Caller, mid: bytes, meta: RequestMeta, of: mrtr.Round, state: mrtr.State, responses: Raw
     ) -> None:
-        """The agent comes back with this state, whose seal was whole."""
+        """The agent comes back with this state, whose seal was whole, for this request."""
         seat = self._calls.get(state.parked)
         if seat is None:
-            text = "the call was interrupted; it may have had effects; call again"
-            data = error_data("request_state_lost", server)
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, data))
+            agent.send(lost(mid, of, state))
         elif seat.end:
             agent.send(b'{"jsonrpc":"2.0","id":%b,' % mid + seat.end)
             self._tell(seat)
@@ -277,9 +293,7 @@ class Parking:
         """Its clock runs again."""
         seat.taken = True
         _stop(seat)
-        call, now = seat.call, self._loop.time()
-        call.began += now - seat.since
-        call.deadline = now + call.idle
+        seat.call.run_on(self._loop.time())
 
     def _take(self, seat: Parked, responses: Raw) -> None:
         """Answer its server's questions by what was brought; what is missing is asked again."""
@@ -333,14 +347,15 @@ class Parking:
         _stop(seat)
         self._calls.pop(seat.id, None)
         self._told.pop(seat.id, None)
+        seat.call.caller = seat.agent  # a call is not looked into for cycles: with its seat it would stay for ever
 
     def _expired(self, seat: Parked) -> None:
         self._counters["expired_calls"] += 1
-        self.abandon(seat, "nobody came back with an answer")
+        self.abandon(seat, "nobody came back with an answer", "timeout")
 
-    def abandon(self, seat: Parked, reason: str) -> None:
-        """Nobody wants it any more: end it upstream, and forget it."""
-        seat.call.withdraw(reason)
+    def abandon(self, seat: Parked, reason: str, kind: str = "cancelled") -> None:
+        """Nobody wants it any more: end it upstream, and forget it; `kind` as in gateway.call.Accounts.ended."""
+        seat.call.withdraw(reason, kind)
         self._forget(seat)
 
     def _unanswered(self, seat: Parked) -> None:
@@ -358,6 +373,24 @@ class Parking:
         for seat in self._calls.values():
             for key in [key for key, one in seat.asked.items() if one.client is client and one.mid == mid]:
                 del seat.asked[key]
+
+
+def lost(mid: bytes, of: mrtr.Round, state: mrtr.State) -> bytes:
+    """The answer to a request that comes back for a call of which nothing is kept here any more."""
+    what = of.target if of.method == "tools/call" else of.method
+    text = (
+        f"the call of {what} at the server {of.server} that waited for this answer is gone: mcphub was restarted, or "
+        "the time for the answer was over"
+    )
+    more: dict[str, object] = {"tool": what}
+    if of.method != "tools/call":
+        text, more["retryable"] = f"{text}; it only reads, so it can be made again, without requestState", True
+    else:
+        text = f"{text}; whether it had effects is unknown, check before calling it again" + check_at(state.operation)
+    if state.operation:
+        more["operationId"] = state.operation
+    data = error_data("request_state_lost", of.server, **more)
+    return jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, data)
 
 
 def _shown(key: str, asked: _Asked) -> bytes:

@@ -28,7 +28,3 @@ class Bucket:
         wait = self.wait(now)
         self._full = max(self._full, now) + 1 / self.rate
         return wait
-
-    def give_back(self) -> None:
-        """A token that was taken was not used."""
-        self._full -= 1 / self.rate

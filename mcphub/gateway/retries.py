@@ -6,10 +6,10 @@ It must not send a request to a server. What a state says is in its seal alone; 
 from __future__ import annotations
 
 from mcphub.gateway.call import Caller
-from mcphub.gateway.parking import Parking
+from mcphub.gateway.parking import Parking, lost
 from mcphub.gateway.rounds import Rounds
 from mcphub.protocol import jsonrpc, mrtr
-from mcphub.protocol.envelope import RequestMeta
+from mcphub.protocol.envelope import RequestMeta, error_data
 from mcphub.protocol.jsonrpc import Raw
 
 
@@ -26,10 +26,19 @@ class Retries:
         """What was sealed, where the request goes on to its server; None where it is taken care of."""
         try:
             state = self._rounds.unsealed(of, sealed)
+        except mrtr.Expired as e:
+            if e.state.parked:
+                agent.send(lost(mid, of, e.state))
+            else:
+                self._refuse(agent, mid, of, e)
+            return None
         except mrtr.BadState as e:
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e)))
+            self._refuse(agent, mid, of, e)
             return None
         if not state.parked:
             return state
-        self._parking.retried(agent, mid, meta, state, of.server, responses)
+        self._parking.retried(agent, mid, meta, of, state, responses)
         return None
+
+    def _refuse(self, agent: Caller, mid: bytes, of: mrtr.Round, e: mrtr.BadState) -> None:
+        agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e), error_data("bad_state", of.server)))

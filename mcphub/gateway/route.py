@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from mcphub.connection.faults import Fault
 from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pending, State
+from mcphub.kinds import KINDS
 from mcphub.spec import Broken, Off
 
 
@@ -16,6 +18,41 @@ def not_running(name: str, wish: Off | Broken) -> str:
     if isinstance(wish, Broken):
         return f"The server {name} cannot run: {wish.problem.message}. A person must correct the entry."
     return f"The server {name} is disabled ({wish.because}): {wish.detail}"
+
+
+def why_unavailable(state: State | None, retry_in: float) -> tuple[str, dict[str, object]]:
+    """The same as `unavailable` for programs: (kind, what else is known of it)."""
+    match state:
+        case None:
+            return "removed", {}
+        case Connected():
+            return "unavailable", {}
+        case Pending(offline=True):
+            return "unavailable", {"layer": "network"}
+        case Pending(attempt=0):
+            return "unavailable", {}
+        case Pending(fault=fault):
+            return "unavailable", {"retryAfterMs": max(round(retry_in * 1000), 0), **_fault(fault)}
+        case Failed(fault=fault):
+            return "server_failed", _fault(fault)
+        case NeedsAuth():
+            return "needs_auth", {}
+        case Disabled():
+            return "disabled", {}
+        case _:
+            assert_never(state)
+
+
+def _fault(fault: Fault | None) -> dict[str, object]:
+    return {"fault": str(fault.kind), "layer": KINDS[fault.kind].layer} if fault is not None else {}
+
+
+def starts_too_slowly(name: str, limit: float) -> str:
+    """What is said of a call whose time was over before its server had started."""
+    return (
+        f"The server {name} has not started within the {limit:g} s that a call may take; nothing was sent to it. "
+        f"It goes on starting: try again later; `mcphub status {name}` shows more."
+    )
 
 
 def unavailable(name: str, state: State | None, retry_in: float) -> str:
@@ -29,6 +66,11 @@ def unavailable(name: str, state: State | None, retry_in: float) -> str:
             return (
                 f"The server {name} cannot be reached: this machine is offline, or has no way to the server's host. "
                 "mcphub reconnects as soon as there is one. Go on without it."
+            )
+        case Pending(once=True):
+            return (
+                f"The server {name} had failed and is being tried once more. Try again in a few seconds; "
+                f"`mcphub status {name}` shows more."
             )
         case Pending(attempt=0):
             return f"The server {name} is starting. Try again in a few seconds; `mcphub status {name}` shows more."

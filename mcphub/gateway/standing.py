@@ -11,16 +11,23 @@ from typing import Any
 import msgspec
 
 from mcphub.gateway.agent import Agent
+from mcphub.gateway.call import check_at
 from mcphub.gateway.subscriptions import KINDS
 from mcphub.protocol import jsonrpc
+from mcphub.protocol.envelope import error_data
 
 
 class Owed(msgspec.Struct, array_like=True):
-    """A request without an answer: its id as JSON, what it was, and whether it only read."""
+    """A request without an answer: its id as JSON, what it was, and whether it only read. `server` is whose it was; or
+    `tool` the name that the agent used for what it called, where that is all that is known. `unsent`: no server has
+    got it."""
 
     mid: str
     what: str = "a request"
     read_only: bool = False
+    server: str = ""
+    tool: str = ""
+    unsent: bool = False
 
 
 class Standing(msgspec.Struct, omit_defaults=True):
@@ -62,13 +69,16 @@ def decoded(data: bytes) -> Standing:
     return _decode(data)
 
 
-def unknown_outcome(owed: Owed) -> bytes:
-    """The answer to what was in flight when the daemon ended."""
+def unknown_outcome(owed: Owed, operation: str = "") -> bytes:
+    """The answer to what was in flight when the daemon ended; `operation` is its id in the outcome journal, "" = it is
+    not in there."""
     text = f"the mcphub daemon ended during {owed.what}, and another one goes on"
-    if owed.read_only:
+    if owed.unsent:
+        kind, text = "stopping", f"{text}; nothing of it was sent to its server: make it again"
+    elif owed.read_only:
         kind, text = "lost", f"{text}; it only reads, so it can be asked again"
     else:
         kind = "outcome_unknown"
-        text = f"{text}; whether it had effects is unknown, check before calling it again"
-    data = msgspec.json.encode({"dev.mcphub/error": {"kind": kind, "server": ""}})
-    return jsonrpc.error_frame(owed.mid.encode(), jsonrpc.INTERNAL_ERROR, text, data)
+        text = f"{text}; whether it had effects is unknown, check before calling it again" + check_at(operation)
+    more = {"operationId": operation} if operation else {}
+    return jsonrpc.error_frame(owed.mid.encode(), jsonrpc.INTERNAL_ERROR, text, error_data(kind, owed.server, **more))

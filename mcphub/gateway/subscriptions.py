@@ -32,15 +32,19 @@ class Listens:
     def __len__(self) -> int:
         return len(self.held)
 
-    def open(self, mid: bytes, notifications: Any, watched: Sequence[str] = ()) -> bytes:
+    def open(
+        self, mid: bytes, notifications: Any, watched: Sequence[str] = (), tasks: Sequence[str] = ()
+    ) -> bytes:
         """Open one; returns the acknowledgement, which names only what was asked for and is offered, the exposed URIs
-        that are watched (gateway.watching) among it."""
+        that are watched (gateway.watching) and the tasks that are told of (gateway.task_news) among it."""
         asked = notifications if isinstance(notifications, dict) else {}
         wanted = frozenset(kind for kind, flag in KINDS.items() if asked.get(flag) is True)
         self.held[mid] = wanted
         granted: dict[str, Any] = {flag: True for kind, flag in KINDS.items() if kind in wanted}
         if watched:
             granted["resourceSubscriptions"] = list(watched)
+        if tasks:
+            granted["taskIds"] = list(tasks)
         return serving.listen_acknowledged(mid, msgspec.json.encode(granted))
 
     def cancel(self, mid: bytes) -> bool:

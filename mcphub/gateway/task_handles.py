@@ -47,7 +47,8 @@ class Handled(Forwarded, gc=False, eq=False):
     def answered(self, env: Envelope) -> None:
         if self.method == "tasks/get" and not env.error:
             try:
-                shown = shown_task(memoryview(env.result), self.handle, self.server, self.rename, self.meta)
+                whole, counters = memoryview(env.result), self.client.counters
+                shown = shown_task(whole, self.handle, self.server, self.rename, self.meta, counters)
             except Undeclared as e:
                 self.over()
                 self.undeclared(e)
@@ -64,10 +65,17 @@ class Handled(Forwarded, gc=False, eq=False):
         return parts
 
 
-def shown_task(result: memoryview, handle: str, server: str, rename: Rename, meta: RequestMeta) -> bytes:
+def shown_task(
+    result: memoryview,
+    handle: str,
+    server: str,
+    rename: Rename,
+    meta: RequestMeta,
+    counters: Counter[str] | None = None,
+) -> bytes:
     """A server's task as its agent sees it: under its own id, with the URIs and questions that it may have. Raises
     ValueError (Undeclared is one), RecursionError."""
-    fields = _members(tasks.shown(result, handle, "complete"))
+    fields = _members(tasks.shown(result, handle, "complete", counters))
     if "status" not in fields:
         raise tasks.NotATask("it has no status")
     if "result" in fields:
@@ -189,7 +197,8 @@ class TaskHandles:
 
             if self._awakening.hold(agent, mid, worker, again, lambda: tell(late_text)):
                 return
-            self._awakening.met_failed(worker)
         state = worker.state if worker is not None else None
         retry_in = state.retry_at - self._loop.time() if isinstance(state, Pending) else 0.0
+        if worker is not None:
+            self._awakening.met_failed(worker)
         tell(unavailable(key.name, state, retry_in))

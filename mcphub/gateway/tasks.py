@@ -19,13 +19,14 @@ from mcphub.connection.client import Client
 from mcphub.connection.handshake import Ignored
 from mcphub.connection.worker import Worker
 from mcphub.gateway.askable import Undeclared
-from mcphub.gateway.call import AgentCall, Caller
+from mcphub.gateway.call import AgentCall, Caller, check_at
 from mcphub.gateway.rounds import Rounds
 from mcphub.gateway.turns import Turns
 from mcphub.protocol import jsonrpc, tasks
 from mcphub.protocol.envelope import error_data, request_meta
 from mcphub.protocol.jsonrpc import Envelope, Raw
 from mcphub.spec import InstanceKey
+from mcphub.store import call_record
 
 #: How long a server may take to say how a task is, seconds; it is asked again then.
 PATIENCE = 60.0
@@ -57,6 +58,8 @@ class Following(msgspec.Struct, eq=False):
     unsent: bytes = b""
     #: `tasks/result` is in flight, as the call's own request.
     ending: bool = False
+    #: Its server says that it ended without a result.
+    cancelled: bool = False
     interval: float | None = None
     #: When its server last said how it is, monotonic seconds.
     last: float = 0.0
@@ -94,6 +97,9 @@ class TaskCall(AgentCall, gc=False, eq=False):
         run = self.task
         if run is not None:
             run.of.release(self)
+            if env.error and run.cancelled:
+                _settle(self, call_record.UNKNOWN, "task_cancelled")
+                self.accounted = False
             env = env if env.error else Envelope(id=env.id, result=Raw(tasks.plain(memoryview(env.result))))
         elif self._became(env):
             return
@@ -169,12 +175,13 @@ class Tasks:
                 raise tasks.NotATask(f"{call.asked_for} cannot become one")
             task = tasks.read(result)
             if call.meta.tasks:
-                shown = tasks.shown(result, self._handle(call.caller, call.server, task.id), "task")
-                _close(call)
+                handle = self._handle(call.caller, call.server, task.id)
+                shown = tasks.shown(result, handle, "task", call.client.counters)
+                _settle(call, call_record.TASK)
                 call.caller.send(jsonrpc.result_frame(call.mid, shown))
                 return
         except tasks.NotATask as e:
-            _close(call)
+            _settle(call, call_record.UNKNOWN, "unreadable")
             text = f"the server {call.server} made a task of {call.asked_for} that is none: {e}"
             call.error("unsupported_result", text)
             return
@@ -215,6 +222,8 @@ class Tasks:
             frame = jsonrpc.error_frame(call.mid, jsonrpc.INVALID_PARAMS, "`inputResponses` must be an object", data)
             call.caller.send(frame)
             return
+        if call.accounts is not None and call.round is not None:
+            call.accounts.resumed(call, call.round.arguments)
         self._hold(call, run := Following(self, task, False, {*asked, *answered}, more))
         timer, free = self._left.pop((call.key, task), (None, 0.0))
         if timer is not None:
@@ -248,6 +257,7 @@ class Tasks:
     def _take(self, call: AgentCall, run: Following, task: tasks.Task) -> None:
         """Its server has said how it is."""
         run.last, run.interval, run.failures = self._loop.time(), task.interval, 0
+        run.cancelled = task.status == "cancelled"
         self._tell(call, run, task)
         if run.old and (task.ended or (task.status == "input_required" and self._turns.is_free(call))):
             self._end_old(call, run)
@@ -366,24 +376,24 @@ class Tasks:
             caller.older.needs_input(call, result)
             if caller.calls.get(call.mid) is not call and call.task is run:
                 self.drop(call, run)  # it could not be asked, and was told so
-                _close(call, error=True)
+                _settle(call, call_record.UNKNOWN, "task_cancelled")
             return
         assert call.round is not None
         try:
             frame = jsonrpc.result_frame(call.mid, self._rounds.asking(call, call.round, result))
         except Undeclared as e:
-            self.drop(call, run)
-            _close(call, error=True)
             call.undeclared(e)
+            self.drop(call, run)
+            _settle(call, call_record.UNKNOWN, "task_cancelled")
             return
         except ValueError as e:
             self.drop(call, run)
-            _close(call, error=True)
+            _settle(call, call_record.UNKNOWN, "task_cancelled")
             text = f"the server {call.server} asks for input in a way that cannot be carried: {e}"
             call.error("unsupported_result", text)
             return
         self._leave(call, run)
-        _close(call)
+        _settle(call, call_record.INPUT)
         caller.send(frame)
 
     def _leave(self, call: AgentCall, run: Following) -> None:
@@ -416,6 +426,8 @@ class Tasks:
         def taken(env: Envelope) -> None:
             if env.error:
                 self.drop(call, run)
+                _settle(call, call_record.UNKNOWN, "task_cancelled")
+                call.accounted = False
                 call.answered(Envelope(error=env.error))
                 return
             run.unsent = b""
@@ -444,14 +456,17 @@ class Tasks:
             call.answered(Envelope(error=task.error))
         elif task.status == "cancelled":
             text = f"the server {call.server} ended the task of {call.tool} as cancelled"
-            self._fail(call, "task_cancelled", f"{text}: {task.message}" if task.message else text)
+            text = (f"{text}: {task.message}" if task.message else text) + check_at(call.operation_id())
+            self._fail(call, "task_cancelled", text, "task_cancelled")
         else:
             text = f"the server {call.server} ended a task as {task.status}, without what it came to"
-            self._fail(call, "unsupported_result", text)
+            self._fail(call, "unsupported_result", text, "unreadable")
 
-    def _fail(self, call: AgentCall, kind: str, text: str) -> None:
-        """It is the server that has ended it."""
-        call.answered(Envelope(error=Raw(jsonrpc.error_object(jsonrpc.INTERNAL_ERROR, text, call.told(kind)))))
+    def _fail(self, call: AgentCall, kind: str, text: str, reason: str) -> None:
+        """It is the server that has ended it; what came of the call is not known, for this reason of the journal's."""
+        _settle(call, call_record.UNKNOWN, reason)
+        call.accounted = False
+        call.ended_there(kind, text)
 
     def drop(self, call: AgentCall, run: Following, *, cancel: bool = True) -> None:
         """It is followed no more, and nobody wants it."""
@@ -487,7 +502,7 @@ def _params(call: AgentCall, client: Client, run: Following, more: bytes) -> byt
     return b'"taskId":' + jsonrpc.quote(run.id) + more + tail
 
 
-def _close(call: AgentCall, *, error: bool = False) -> None:
-    """Its account: as far as the hub is concerned it was answered."""
+def _settle(call: AgentCall, outcome: int, reason: str = "") -> None:
+    """Its account: what came of it is this, of store.call_record."""
     if call.accounted and call.accounts is not None:
-        call.accounts.answered(call, error)
+        call.accounts.settled(call, outcome, reason)

@@ -7,17 +7,21 @@ of it has reached the server (architecture, who answers a server's question).
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 import msgspec
 
 from mcphub.connection.client import Client
 from mcphub.gateway.call import AgentCall, whose
+from mcphub.gateway.kept import Kept
+from mcphub.protocol.jsonrpc import Envelope, Raw
 from mcphub.spec import InstanceKey
 
 #: Calls that may wait for one server.
 MAX_WAITING = 1000
+#: Seconds for a server to say that it has read that a call was withdrawn: until then it may ask for that call still.
+SETTLES = 3.0
 
 
 class _Waiting(msgspec.Struct):
@@ -25,6 +29,28 @@ class _Waiting(msgspec.Struct):
     #: Sends it; the payload is a copy of its own.
     start: Callable[[], None]
     timer: asyncio.TimerHandle
+    #: Whose it is, and the bytes that are kept for it.
+    owner: object
+    size: int
+
+
+class _Settling:
+    """Waits for a ping behind the end of a call that its server has not answered; counts as that agent's call."""
+
+    def __init__(self, agent: object, deadline: float, over: Callable[[], None]) -> None:
+        self.agent = agent
+        self.deadline = self.hard = deadline
+        self.idle = 0.0
+        self._over = over
+
+    def answered(self, env: Envelope) -> None:
+        self._over()
+
+    def unanswered(self, kind: str, message: str) -> None:
+        self._over()
+
+    def progressed(self, params: Raw) -> None:
+        pass
 
 
 class Turns:
@@ -33,43 +59,89 @@ class Turns:
     def __init__(self) -> None:
         self.asked: set[InstanceKey] = set()
         self._waiting: dict[InstanceKey, deque[_Waiting]] = {}
+        self._kept = Kept()
+        #: Agents whose call ended there in this turn of the loop, unanswered.
+        self._ending: list[tuple[Client, object]] = []
         self._loop = asyncio.get_running_loop()
 
-    def has_asked(self, key: InstanceKey, client: Client) -> None:
-        """From now on its calls take turns; those in flight count."""
-        self.asked.add(key)
+    def has_asked(self, key: InstanceKey, client: Client) -> list[AgentCall]:
+        """From now on its calls take turns; those in flight count. Returned are the calls that the question may as well
+        be of: they were withdrawn, and the server may not have read that."""
+        now = self._loop.time()
+        recent = [call for call, at in client.withdrew if isinstance(call, AgentCall) and now - at < SETTLES]
+        if key not in self.asked:
+            self.asked.add(key)
+            if recent:
+                client.start(_Settling(None, now + SETTLES, lambda: self._read(key, client, now)), "ping")
         for waiter in client.waiting().values():
             if isinstance(waiter, AgentCall):
                 waiter.turns = self
+        return recent
 
-    def take(self, call: AgentCall, start: Callable[[], None]) -> bool:
-        """Whether the call may be sent now; else `start` is called when it may, unless it has ended before."""
+    def _read(self, key: InstanceKey, client: Client, until: float) -> None:
+        """The server has read of all that was withdrawn until then."""
+        while client.withdrew and client.withdrew[0][1] <= until:
+            client.withdrew.popleft()
+        self._next(key)
+
+    def waiting(self) -> Counter[InstanceKey]:
+        """How many calls wait here, by the server that they are for."""
+        return Counter({key: len(queue) for key, queue in self._waiting.items()})
+
+    def take(self, call: AgentCall, start: Callable[[], None], size: int = 0) -> bool:
+        """Whether the call may be sent now; else `start` is called when it may, unless it has ended before. `size`:
+        bytes that are kept for it until then."""
         call.turns = self
         if self._may(call):
             return True
         if len(self._waiting.get(call.key, ())) >= MAX_WAITING:
             call.not_sent("busy", "too many calls wait there for other agents'")
             return False
-        timer = self._loop.call_later(call.idle, self._too_long, call)
-        self._waiting.setdefault(call.key, deque()).append(_Waiting(call, start, timer))
+        owner = whose(call)
+        if why := self._kept.add(owner, size):
+            call.not_sent("busy", why)
+            return False
+        # One deadline for waiting and for the call itself.
+        timer = self._loop.call_at(call.deadline, self._too_long, call)
+        self._waiting.setdefault(call.key, deque()).append(_Waiting(call, start, timer, owner, size))
         return False
 
+    def _lets_go(self, waiting: _Waiting) -> None:
+        """It waits no more."""
+        waiting.timer.cancel()
+        self._kept.drop(waiting.owner, waiting.size)
+
+    def is_free(self, call: AgentCall) -> bool:
+        """Whether its server would know that what it asks next is asked because of this one."""
+        return call.key not in self.asked or not self._others(call)
+
     def _may(self, call: AgentCall) -> bool:
-        others = [w for w in call.client.waiting().values() if isinstance(w, AgentCall)]
-        if any(whose(other) != whose(call) for other in others):
+        if self._others(call):
             return False
+        others = [w for w in call.client.waiting().values() if isinstance(w, AgentCall)]
         # Who was asked may need another call for the answer: behind those who wait, none of them would ever go on.
         return call.key not in self._waiting or any(other.questions is not None for other in others)
 
     def ended(self, call: AgentCall) -> None:
         """A call is over, whatever way, or waits no more: the next agent's may go."""
-        queue = self._waiting.get(call.key)
-        if queue is None:
+        queue = self._waiting.get(call.key, ())
+        waited = [w for w in queue if w.call is call]
+        if not waited and not call.replied and call.client.era == "legacy":
+            self._ending.append((call.client, whose(call)))
+            self._loop.call_soon(self._settle, call.client, call.key, whose(call))  # behind the withdrawal
+        if not isinstance(queue, deque):
             return
-        for waiting in [w for w in queue if w.call is call]:
-            waiting.timer.cancel()
+        for waiting in waited:
+            self._lets_go(waiting)
             queue.remove(waiting)
         self._loop.call_soon(self._next, call.key)
+
+    def _settle(self, client: Client, key: InstanceKey, agent: object) -> None:
+        """What the server asks before it has read this is about that agent's call, and nobody else's."""
+        self._ending.remove((client, agent))
+        if not client.over:
+            now = self._loop.time()
+            client.start(_Settling(agent, now + SETTLES, lambda: self._read(key, client, now)), "ping")
 
     def _next(self, key: InstanceKey) -> None:
         """Start the first that waits, and those right behind it of the same agent."""
@@ -78,17 +150,33 @@ class Turns:
             first = queue[0]
             if first.call.client.over:
                 queue.popleft()
-                first.timer.cancel()
+                self._lets_go(first)
                 first.call.not_sent("lost", "the connection was lost while it waited for other agents' calls")
                 continue
-            waiting = first.call.client.waiting().values()
-            if any(isinstance(w, AgentCall) and whose(w) != whose(first.call) for w in waiting):
+            if first.call.deadline <= self._loop.time():
+                self._too_long(first.call)
+                continue
+            if self._others(first.call):
                 return
             queue.popleft()
-            first.timer.cancel()
+            self._lets_go(first)
             first.start()
         if queue is not None:
             self._waiting.pop(key, None)
 
     def _too_long(self, call: AgentCall) -> None:
+        if call.deadline >= call.until:
+            text = f"{call.tool} was not sent to the server {call.server}: the deadline of its task has passed while "
+            call.turned_down("task_budget", f"{text}other agents' calls were in the way.")
+            return
         call.not_sent("busy", f"other agents' calls were in the way for {call.idle:g} s")
+
+    def _others(self, call: AgentCall) -> bool:
+        """Whether another agent has something at its server for which that may ask."""
+        own = whose(call)
+        for waiter in call.client.waiting().values():
+            if isinstance(waiter, AgentCall) and whose(waiter) != own:
+                return True
+            if isinstance(waiter, _Settling) and waiter.agent != own:
+                return True
+        return any(client is call.client and agent != own for client, agent in self._ending)

@@ -6,7 +6,7 @@ of a microsecond (fast_check); only what is not goes to the thorough check, whic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -77,9 +77,10 @@ class _Known:
 
 
 class Checks:
-    """The schemas of all tools, each read at its first call."""
+    """The schemas of all tools, each read at its first call. `unused` is told, once, of one that cannot be used."""
 
-    def __init__(self) -> None:
+    def __init__(self, unused: Callable[[str], object] = lambda text: None) -> None:
+        self._unused = unused
         self._arguments: dict[int, _Known] = {}
         self._results: dict[int, _Known] = {}
 
@@ -87,22 +88,30 @@ class Checks:
         """What a model is told where these arguments (a JSON object) are certainly wrong, "" = they may be sent."""
         known = self._arguments.get(id(tool))
         if known is None:
-            known = _remember(self._arguments, tool, _check(tool, b'"inputSchema"', "the arguments", of_arguments=True))
+            check = self._check(tool, b'"inputSchema"', "the arguments", of_arguments=True)
+            known = _remember(self._arguments, tool, check)
         check = known.check
         if check is None or len(arguments) > MAX_ARGUMENTS:
             return ""
         wrong = check.wrong_with(arguments)
-        if not wrong:
+        return _refusal(tool, wrong) if wrong else ""
+
+    def refusal_of_own(self, tool: Definition, arguments: Data, whole: Data) -> str:
+        """As `refusal`, where `whole`, which is these arguments with what mcphub adds, was refused: what mcphub adds is
+        no fault of the agent's, and what mcphub would add is not missing."""
+        known = self._arguments.get(id(tool))
+        if known is None or known.check is None:
             return ""
-        shown = clean(tool.name)[:MAX_NAME]
-        return f"The arguments do not fit the schema of {shown}: {'; '.join(wrong)}. Nothing was sent; correct them."
+        wrong, with_more = known.check.wrong_with(arguments), known.check.wrong_with(whole)
+        wrong = [clause for clause in wrong if clause in with_more] or wrong
+        return _refusal(tool, wrong) if wrong else ""
 
     def unlike(self, tool: Definition, result: Data) -> str:
         """How a result breaks the tool's own outputSchema, "" = it does not, is too large to be looked at, or says
         itself that it is an error."""
         known = self._results.get(id(tool))
         if known is None:
-            check = _check(tool, b'"outputSchema"', "structuredContent", of_arguments=False)
+            check = self._check(tool, b'"outputSchema"', "structuredContent", of_arguments=False)
             known = _remember(self._results, tool, check)
         if len(result) > MAX_RESULT:
             return ""
@@ -118,13 +127,20 @@ class Checks:
             return ""
         return "; ".join(known.check.wrong_with(memoryview(fields.structuredContent)))
 
+    def _check(self, tool: Definition, member: bytes, whole: str, *, of_arguments: bool) -> _Check | None:
+        raw = next((value for key, value in tool.members if key == member), b"")
+        schema = read_schema(raw, of_arguments=of_arguments)
+        if schema is None and raw[:1] == b"{":
+            what, shown = member.strip(b'"').decode(), clean(tool.name)[:MAX_NAME]
+            self._unused(f"the {what} of the tool {shown} is not used: too large, too deep, or of an unknown dialect")
+        if schema is None or says_nothing(schema, of_arguments):
+            return None
+        return _Check(raw, whole, fast_check(schema), of_arguments)
 
-def _check(tool: Definition, member: bytes, whole: str, *, of_arguments: bool) -> _Check | None:
-    raw = next((value for key, value in tool.members if key == member), b"")
-    schema = read_schema(raw, of_arguments=of_arguments)
-    if schema is None or says_nothing(schema, of_arguments):
-        return None
-    return _Check(raw, whole, fast_check(schema), of_arguments)
+
+def _refusal(tool: Definition, wrong: Sequence[str]) -> str:
+    shown = clean(tool.name)[:MAX_NAME]
+    return f"The arguments do not fit the schema of {shown}: {'; '.join(wrong)}. Nothing was sent; correct them."
 
 
 def _remember(known: dict[int, _Known], tool: Definition, check: _Check | None) -> _Known:

@@ -54,6 +54,8 @@ class Invitations:
         self._logins = logins
         self._log = log
         self._owner = os.geteuid() if owner is None else owner
+        #: Told of each page by which somebody has signed in, by its last path segment.
+        self.done: Callable[[str], None] | None = None
         self._open: dict[str, _Invitation] = {}
         self._server: LoopbackServer | None = None
         self._wanted = anyio.Event()
@@ -147,8 +149,11 @@ class Invitations:
         name = found.credential.account.name
         if found.sign_in is None or found.sign_in.over.is_set():
             if found.credential.need is None:
+                self._tell(path)
                 return Response(200, pages.signed_in_already(name), (cookie,))
             found.sign_in = self._logins.join(found.credential)
+            if found.sign_in is not None and self._tasks is not None:
+                self._tasks.start_soon(self._follow, path, found.sign_in)
         sign_in = found.sign_in
         if sign_in is None:
             return Response(200, pages.could_not_begin(name, "its configuration must change first"), (cookie,))
@@ -157,6 +162,15 @@ class Invitations:
         if not sign_in.url or sign_in.over.is_set():
             return Response(200, pages.could_not_begin(name, _why(sign_in)), (cookie,))
         return Response(200, pages.invitation(name, sign_in.host, f"{FOLDER}{path}{ONWARD}"), (cookie,))
+
+    async def _follow(self, path: str, sign_in: SignIn) -> None:
+        await sign_in.over.wait()
+        if sign_in.failure is None and not sign_in.superseded:
+            self._tell(path)
+
+    def _tell(self, path: str) -> None:
+        if self.done is not None:
+            self.done(path)
 
     async def _go_on(self, found: _Invitation) -> Response:
         sign_in = found.sign_in

@@ -5,6 +5,7 @@ It must not know which request failed, nor say what was in it.
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import zlib
@@ -20,12 +21,23 @@ from mcphub.outbound.guard import Forbidden
 from mcphub.outbound.line import LOOKS_LIKE_TLS
 from mcphub.outbound.tls_handshake import parties
 
+#: How a proxy says that it wants credentials, or others (RFC 9110, 15.5.8).
+WANTS_PASSWORD = re.compile(r"\b407\b")
+
 
 class Peer(msgspec.Struct, frozen=True):
     """Whom failures are about: the server, and the proxy in between, as `HOST:PORT`; "" = none."""
 
     server: str
     proxy: str = ""
+
+
+def proxy_refuses(peer: Peer, said: str) -> TransportError:
+    """The proxy lets nothing through; `said` is its status, in its words."""
+    hint = ""
+    if WANTS_PASSWORD.search(said):
+        hint = "; give its user and password in the URL of HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
+    return TransportError(f"the proxy {peer.proxy} refuses: {said}{hint}", kind="unreachable")
 
 
 def renamed(error: Exception, peer: Peer) -> TransportError:
@@ -37,7 +49,7 @@ def renamed(error: Exception, peer: Peer) -> TransportError:
     first = peer.proxy or peer.server
     to = f"the proxy {peer.proxy}" if peer.proxy else peer.server
     if isinstance(error, httpcore2.ProxyError):
-        return TransportError(f"the proxy {peer.proxy} refuses: {short(error)}", kind="unreachable")
+        return proxy_refuses(peer, short(error))
     for cause in causes:
         # With TLS 1.3 a server refuses a client only after the handshake, when the first answer is read.
         reason = (cause.reason or "") if isinstance(cause, ssl.SSLError) else ""

@@ -34,7 +34,7 @@ from mcphub.errors import TransportError
 from mcphub.outbound import close_codes
 from mcphub.outbound.connections import CONNECT_TIMEOUT, KEEP_ALIVE
 from mcphub.outbound.dial import dial
-from mcphub.outbound.failures import Peer, renamed, short, wants_tls
+from mcphub.outbound.failures import Peer, proxy_refuses, renamed, short, wants_tls
 from mcphub.outbound.proxies import proxy_for
 from mcphub.outbound.tls_handshake import speaks_tls
 from mcphub.outbound.trust import tls_context
@@ -164,7 +164,7 @@ async def open_websocket(
         found = {name.lower(): value for name, value in e.response.headers.raw_items()}
         raise Rejected(e.response.status_code, found, bytes(e.response.body or b"")) from None
     except ProxyError as e:
-        raise TransportError(f"the proxy {peer.proxy} refuses: {short(e)}", kind="unreachable") from None
+        raise proxy_refuses(peer, short(e)) from None
     except (InvalidURI, InvalidProxy) as e:
         raise TransportError(f"cannot use the url: {e.msg}", kind="config") from None
     except _NoConnection as e:

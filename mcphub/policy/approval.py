@@ -16,6 +16,7 @@ import msgspec
 
 from mcphub.config.entries.context import Context
 from mcphub.config.entries.entry import parse_entry
+from mcphub.config.entries.kinds import KEYS, UNUSED_KEYS
 from mcphub.config.layer import Entry
 from mcphub.config.masking import masked, masked_url
 from mcphub.config.resolve import Resolved
@@ -30,6 +31,15 @@ from .unpinned import unpinned
 if TYPE_CHECKING:
     # Its many shapes take as long to make as all of this package, and only people ask for them.
     from mcphub.status import ApprovalItem, ApprovalTexts
+
+
+#: Keys of an entry that are shown as what they set. `tools` is: it has more than arguments.
+_SETTINGS = (KEYS - UNUSED_KEYS) - frozenset(
+    [
+        "type", "command", "args", "env", "envFile", "cwd", "inheritEnv", "url", "headers", "headersHelper", "oauth",
+        "trustAnnotations",
+    ]
+)  # fmt: skip
 
 
 class Approval(enum.StrEnum):
@@ -90,6 +100,25 @@ class Subject(msgspec.Struct, frozen=True):
         """How its credentials are had, "" = as it says itself; secrets masked."""
         value = self.source.raw.get("oauth")
         return shown_value(value, "oauth") if value else ""
+
+    @property
+    def trusts_annotations(self) -> bool:
+        """What its tools say of themselves is believed: by that word calls are made again, and not recorded."""
+        return self.source.raw.get("trustAnnotations") is True
+
+    @property
+    def idempotency_arguments(self) -> tuple[str, ...]:
+        """`TOOL: ARGUMENT` for each tool of which calls are made again, known to the server by that argument."""
+        tools = self.source.raw.get("tools")
+        said = tools.items() if isinstance(tools, dict) else ()
+        found = [(name, one.get("idempotencyArgument")) for name, one in said if isinstance(one, dict)]
+        return tuple(f"{name}: {argument}" for name, argument in found if argument)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """`KEY: JSON` for each key of the entry that none of the others shows; secrets masked."""
+        raw = self.source.raw
+        return tuple(f"{key}: {shown_value(raw[key], key)}" for key in sorted(raw.keys() & _SETTINGS))
 
     @property
     def unpinned(self) -> tuple[str, ...]:
@@ -255,6 +284,9 @@ def approval_item(
         env_file=asked.env_file,
         helper=asked.helper,
         oauth=asked.oauth,
+        trusts_annotations=asked.trusts_annotations,
+        idempotency_arguments=list(asked.idempotency_arguments),
+        settings=list(asked.settings),
         unpinned=list(asked.unpinned),
         in_repository=list(asked.in_repository),
         shell_text=asked.shell_text,

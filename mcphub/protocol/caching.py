@@ -24,6 +24,9 @@ class Freshness(msgspec.Struct, frozen=True):
     public: bool = False
 
 
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_ZERO, _PRIVATE = Raw(b"0"), Raw(b'"private"')
+
 #: What holds where nothing was said.
 UNSAID = Freshness()
 
@@ -45,6 +48,17 @@ def least(parts: Iterable[Freshness]) -> Freshness:
     if not found:
         return UNSAID
     return Freshness(min(part.until for part in found), all(part.public for part in found))
+
+
+def uncached(result: bytes) -> bytes:
+    """A result of `resources/read` as one that nobody may keep, whatever its server says; other results as they are."""
+    try:
+        members = _members(result)
+    except (msgspec.DecodeError, RecursionError):
+        return result
+    if "contents" not in members:
+        return result
+    return msgspec.json.encode({**members, "ttlMs": _ZERO, "cacheScope": _PRIVATE})
 
 
 def freshness_members(freshness: Freshness, now: float) -> bytes:

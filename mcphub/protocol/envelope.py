@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
+from typing import Any
 
 import msgspec
 
 from mcphub import __version__
 from mcphub.channel import Data
+from mcphub.kinds import KINDS
+from mcphub.protocol import own_word, task_budget, trace_context
 from mcphub.protocol.jsonrpc import Raw, quote
 from mcphub.protocol.older import with_text
+from mcphub.protocol.task_budget import Task
 from mcphub.protocol.versions import LATEST_MODERN, MODERN
 
 PREFIX = "io.modelcontextprotocol/"
@@ -24,6 +29,8 @@ CLIENT_INFO_KEY = PREFIX + "clientInfo"
 LOG_LEVEL_KEY = PREFIX + "logLevel"
 SUBSCRIPTION_KEY = PREFIX + "subscriptionId"
 SERVER_INFO_KEY = PREFIX + "serverInfo"
+#: The extension of tasks, among the capabilities of both sides (SEP-2663).
+TASKS_KEY = PREFIX + "tasks"
 ERROR_KEY = "dev.mcphub/error"
 WARNING_KEY = "dev.mcphub/warning"
 
@@ -83,9 +90,16 @@ class RequestMeta(msgspec.Struct, frozen=True):
     client: str = ""
     #: What a modern agent declared that the hub can carry, as a JSON object, b"" = nothing.
     capabilities: bytes = b""
+    #: The trace id that it belongs to, "" = it says none.
+    trace: str = ""
+    #: A modern agent that can have a handle of a task instead of a result.
+    tasks: bool = False
+    #: The task of the agent's own that it is part of, and what that may use; it goes no further than here.
+    budget: Task | None = None
 
 
 NO_META = RequestMeta()
+_TRACED = frozenset([trace_context.PARENT, trace_context.STATE, trace_context.BAGGAGE])
 
 
 def read_request_meta(raw: bytes) -> RequestMeta:
@@ -122,11 +136,20 @@ def _read_request_meta(raw: bytes) -> RequestMeta:
             _TOKEN(token)
         except (msgspec.DecodeError, RecursionError):
             raise InvalidMeta("`progressToken` is neither a string nor an integer") from None
+    trace = "" if _TRACED.isdisjoint(fields) else trace_context.kept(fields)
+    budget = None
+    if (task := fields.pop(task_budget.KEY, None)) is not None:
+        try:
+            budget = task_budget.read_task(task)
+        except ValueError as e:
+            raise InvalidMeta(str(e)) from None
     carried = b",".join(
         [quote(k) + b":" + bytes(v) for k, v in fields.items() if k != "progressToken" and not k.startswith(PREFIX)]
     )
     if not modern:
-        return RequestMeta(progress_token=token, carried=carried) if token or carried else NO_META
+        if not (token or carried or budget):
+            return NO_META
+        return RequestMeta(progress_token=token, carried=carried, trace=trace, budget=budget)
     for key in (VERSION_KEY, CAPABILITIES_KEY):
         if key not in fields:
             raise InvalidMeta(f"`_meta` lacks the required key {key}")
@@ -153,7 +176,8 @@ def _read_request_meta(raw: bytes) -> RequestMeta:
             client = _string(_members(fields[CLIENT_INFO_KEY]).get("name", _EMPTY_STRING))[:MAX_CLIENT]
         except (msgspec.DecodeError, RecursionError):
             raise InvalidMeta(f"{CLIENT_INFO_KEY} is not an object with a name") from None
-    return RequestMeta(True, version, token, level, carried, client, capabilities)
+    tasks = _declares_tasks(fields[CAPABILITIES_KEY])
+    return RequestMeta(True, version, token, level, carried, client, capabilities, trace, tasks, budget)
 
 
 def _carried(raw: Raw) -> bytes:
@@ -164,6 +188,15 @@ def _carried(raw: Raw) -> bytes:
         raise InvalidMeta(f"{CAPABILITIES_KEY} is not an object") from None
     kept = [quote(k) + b":" + bytes(declared[k]) for k in CARRIED if bytes(declared.get(k, _NULL))[:1] == b"{"]
     return b"{" + b",".join(kept) + b"}" if kept else b""
+
+
+def _declares_tasks(raw: Raw) -> bool:
+    """Whether this ClientCapabilities object has the extension of tasks."""
+    try:
+        fields = _members(raw)
+        return "extensions" in fields and bytes(_members(fields["extensions"]).get(TASKS_KEY, _NULL))[:1] == b"{"
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 def request_meta(modern: bool, meta: RequestMeta, token: int, offers: bytes = b"") -> bytes:
@@ -199,14 +232,23 @@ _COMPLETE_TAIL = b',"resultType":"complete"}'
 # A key may be written with escapes; only those of ASCII letters and `_` can make one of these.
 _NEEDS_WORK = re.compile(rb'"(?:resultType|_meta)"').search
 _ESCAPED_LETTER = re.compile(rb"\\u00[567]").search
-_LEGACY_WORK = re.compile(rb'"resultType"').search
+# The same between legacy peers, in one pass: what may follow a `"` where the key is `_meta`, with escapes or without.
+_META = rb"_meta|_m?e?t?\\u00|\\u00"
+_LEGACY_WORK = re.compile(rb'"(?:resultType"|%b)' % _META).search
+_LEGACY_ENDS = re.compile(rb'"resultType"').search
 #: Results above this size are scanned at both ends only where nothing depends on the middle; parts from it on are not
 #: copied.
 _WINDOW = 4096
+#: Bytes of a result that are read for whether it says that it is an error.
+_LOOKED_AT = 64 << 10
 
 
-_PLAIN_MODERN = re.compile(rb'"(?:resultType|_meta|ttlMs|cacheScope|structuredContent|uri|audio)"').search
-_PLAIN_LEGACY = re.compile(rb'"(?:resultType|uri|structuredContent|audio)"').search
+# resultType, uri, structuredContent, audio and `_meta`, the last as above; ttlMs, cacheScope. Their first letters stand
+# by themselves, since that takes less time; what else fits does no harm.
+_PLAIN_MODERN = re.compile(
+    rb'"[rtcsua_\\](?:esultType"|tlMs"|acheScope"|tructuredContent"|ri"|udio"|meta|m?e?t?\\u00|u00)'
+).search
+_PLAIN_LEGACY = re.compile(rb'"[rsua_\\](?:esultType"|tructuredContent"|ri"|udio"|meta|m?e?t?\\u00|u00)').search
 
 
 def plain_result(result: Raw, from_modern: bool) -> bytes | None:
@@ -224,8 +266,12 @@ def plain_result(result: Raw, from_modern: bool) -> bytes | None:
     return None
 
 
-def result_parts(result: memoryview, from_modern: bool, to_modern: bool) -> tuple[Data, ...]:
+def result_parts(
+    result: memoryview, from_modern: bool, to_modern: bool, counters: Counter[str] | None = None
+) -> tuple[Data, ...]:
     """A server's result in the shape of the agent's era, in parts to be joined. Raises UnsupportedResult.
+
+    What it says in mcphub's name (protocol/own_word.py) is gone, and counted.
 
     To a modern agent: `resultType` and the hub's own serverInfo are there. From a modern server to a legacy agent:
     `resultType`, `ttlMs` and `cacheScope` are gone, `structuredContent` that is no object is text of the content. All
@@ -238,8 +284,13 @@ def result_parts(result: memoryview, from_modern: bool, to_modern: bool) -> tupl
         if size <= 2 * _WINDOW:
             if _LEGACY_WORK(result) is None:
                 return (result,)
-        elif _LEGACY_WORK(result[:_WINDOW]) is None and _LEGACY_WORK(result[-_WINDOW:]) is None:
-            return (result,)
+            body = bytes(result)
+            if b'"resultType"' not in body and not own_word.may_claim(body):
+                return (result,)
+        elif _LEGACY_ENDS(result[:_WINDOW]) is None and _LEGACY_ENDS(result[-_WINDOW:]) is None:
+            body = bytes(result)
+            if b"_" not in body and b"\\" not in body:
+                return (result,)  # no `_meta` at all; single letters are found ten times as fast as members are read
     elif from_modern and to_modern and size <= _WINDOW:
         body = bytes(result)
         if body.endswith(_COMPLETE_TAIL):
@@ -256,10 +307,12 @@ def result_parts(result: memoryview, from_modern: bool, to_modern: bool) -> tupl
         and bytes(result[1:8]).lstrip(b" \t\r\n")[:1] == b'"'  # not empty
     ):
         return (MODERN_HEAD + b",", result[1:])
-    return _rebuild(result, from_modern, to_modern)
+    return _rebuild(result, from_modern, to_modern, counters)
 
 
-def _rebuild(result: memoryview, from_modern: bool, to_modern: bool) -> tuple[Data, ...]:
+def _rebuild(
+    result: memoryview, from_modern: bool, to_modern: bool, counters: Counter[str] | None
+) -> tuple[Data, ...]:
     try:
         fields = _members(result)
     except (msgspec.DecodeError, RecursionError):
@@ -268,16 +321,19 @@ def _rebuild(result: memoryview, from_modern: bool, to_modern: bool) -> tuple[Da
     if not from_modern:
         # A member without meaning, which some servers have for purposes of their own.
         if kind is None and not to_modern:
-            return (result,)
+            if not _claims(result, fields):
+                return (result,)
+            fields["_meta"] = Raw(own_word.without(bytes(fields["_meta"]), counters))
+            return _joined(b"{", fields)
     elif kind is not None and bytes(kind) != b'"complete"' and not _says_complete(kind):
         raise UnsupportedResult(bytes(memoryview(kind)[:64]).decode("utf-8", "replace").strip('"'))
     meta = fields.pop("_meta", None)
     kept = b""
     if meta is not None:
         try:
-            kept = b",".join(
-                [quote(k) + b":" + bytes(v) for k, v in _members(meta).items() if not k.startswith(PREFIX)]
-            )
+            said = _members(meta)
+            own_word.drop_from(said, counters)
+            kept = b",".join([quote(k) + b":" + bytes(v) for k, v in said.items() if not k.startswith(PREFIX)])
         except (msgspec.DecodeError, RecursionError):
             kept = b""
     if to_modern:
@@ -290,6 +346,11 @@ def _rebuild(result: memoryview, from_modern: bool, to_modern: bool) -> tuple[Da
             del fields["structuredContent"]
             fields["content"] = with_text(fields.get("content"), structured)
         head = b"{" + (b'"_meta":{' + kept + b"}" if kept else b"")
+    return _joined(head, fields)
+
+
+def _joined(head: bytes, fields: dict[str, Raw]) -> tuple[Data, ...]:
+    """An object that begins so, with these members; large ones are views."""
     parts: list[Data] = []
     small: list[Data] = [head]
     comma = b"" if head == b"{" else b","
@@ -307,6 +368,14 @@ def _rebuild(result: memoryview, from_modern: bool, to_modern: bool) -> tuple[Da
     return tuple(parts)
 
 
+def _claims(result: memoryview, fields: dict[str, Raw]) -> bool:
+    """Whether this result has a `_meta` by which it may speak in mcphub's name; one of two may, of which a reader takes
+    the first."""
+    if "_meta" not in fields:
+        return False
+    return len(result) > 2 * _WINDOW or own_word.may_claim(bytes(result))
+
+
 def _says_complete(kind: Raw) -> bool:
     try:
         return _string(kind) == "complete"
@@ -314,9 +383,52 @@ def _says_complete(kind: Raw) -> bool:
         return False
 
 
-def error_data(kind: str, server: str, **more: str) -> bytes:
-    """The `data` of an error of the hub's own: what failed, where, and what to do."""
-    return msgspec.json.encode({ERROR_KEY: {"kind": kind, "server": server, **more}})
+def error_data(kind: str, server: str = "", **more: object) -> bytes:
+    """The `data` of an error of the hub's own, or what stands in the `_meta` of a tool result that it made: what
+    failed, where, whether to call again, and where that is written about. `more` are `tool`, `retryAfterMs` and
+    whatever else is known; of these `layer` and `retryable` come before what the kind says."""
+    return msgspec.json.encode({ERROR_KEY: error_facts(kind, server, **more)})
+
+
+def error_facts(kind: str, server: str = "", **more: object) -> dict[str, object]:
+    """The members of `error_data` without the key that they stand under."""
+    facts: dict[str, object] = {"kind": kind}
+    if (known := KINDS.get(kind)) is not None:
+        facts |= {"root": known.root, "layer": known.layer, "retryable": known.retryable}
+    facts["server"] = server
+    facts |= more
+    if known is not None:
+        facts["help"] = known.help
+    return facts
+
+
+def add_to_data(data: bytes, facts: bytes) -> bytes:
+    """An error's data (an object as JSON, b"" or null = none), in which nothing is said in mcphub's name yet, with the
+    member of this `error_data` beside its own."""
+    if not data or data == b"null":
+        return facts
+    return data[:-1] + (b"," if data[1:].lstrip(b" \t\r\n")[:1] != b"}" else b"") + facts[1:]
+
+
+class _SaysError(msgspec.Struct, gc=False):
+    isError: Any = False
+
+
+_says_error = msgspec.json.Decoder(_SaysError).decode
+#: How nearly every result ends that says it is an error, and hardly another one.
+ERROR_TAIL = b"true}"
+
+
+def says_error(result: bytes) -> bool:
+    """Whether a tool's result says that it is an error. Those that are large and do not end so are not looked at."""
+    if result.endswith(b'"isError":true}'):
+        return True
+    if len(result) > _LOOKED_AT or b'"isError"' not in result:
+        return False
+    try:
+        return _says_error(result).isError is True
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 def with_warning(result: bytes, kind: str, message: str) -> bytes:
@@ -327,7 +439,10 @@ def with_warning(result: bytes, kind: str, message: str) -> bytes:
         meta = _members(fields["_meta"]) if "_meta" in fields else {}
     except (msgspec.DecodeError, RecursionError):
         return result
-    meta[WARNING_KEY] = Raw(msgspec.json.encode({"kind": kind, "message": message}))
+    facts = {"kind": kind, "message": message}
+    if (known := KINDS.get(kind)) is not None:
+        facts |= {"layer": known.layer, "help": known.help}
+    meta[WARNING_KEY] = Raw(msgspec.json.encode(facts))
     fields["_meta"] = Raw(_object(meta))
     return _object(fields)
 

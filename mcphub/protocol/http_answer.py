@@ -98,6 +98,11 @@ class Refusal(msgspec.Struct, frozen=True):
     #: It was a 403: what that means depends on the challenge, and on who signs.
     forbidden: bool = False
 
+    @property
+    def of_credentials(self) -> bool:
+        """Other credentials are wanted, or any, as whoever signs has it: the message says what is to be done."""
+        return self.kind == "needs_auth" or self.whole
+
 
 def reply(
     mid: int, head: Head, body: bytes, *, session: bool, probing: bool, now: float, clean: Clean = as_it_is

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Methods that may answer `input_required`.
 METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
-#: How long a round may take, seconds.
+#: How long a round may take where nothing else is said, seconds.
 LIFETIME = 900.0
 #: How often a server may ask because of one request.
 MAX_ROUNDS = 10
@@ -41,6 +41,14 @@ class BadState(ValueError):
     """A `requestState` that was not given to this agent for this request, was changed, or is too old: -32602."""
 
 
+class Expired(BadState):
+    """It is one that was given to this agent for this request, and is too old; `state` is what was sealed."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__("requestState is too old")
+        self.state = state
+
+
 class State(msgspec.Struct, frozen=True, array_like=True):
     """What a seal keeps between two rounds."""
 
@@ -52,6 +60,16 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     #: The pages that a legacy server wants opened before it is called anew, and how often it was by now.
     pages: tuple[str, ...] = ()
     tries: int = 0
+    #: What was answered without the agent, by the server's key.
+    answers: dict[str, Raw] = {}
+    #: The server's id of the task that asks, "" = it is no task; and what that one asked before, by its keys.
+    task: str = ""
+    asked: tuple[str, ...] = ()
+    #: What mcphub filled in for the tool's idempotency argument, which stays the same in all rounds.
+    filled: str = ""
+    #: The id of the call that waits in the journal of calls, "" = it is not in there: it is known by that when the call
+    #: itself is gone.
+    operation: str = ""
 
 
 class _Sealed(msgspec.Struct, array_like=True):
@@ -60,13 +78,14 @@ class _Sealed(msgspec.Struct, array_like=True):
 
 
 class Round(msgspec.Struct, frozen=True):
-    """What a seal is bound to: the agent, the server, and the request."""
+    """What a seal is bound to: the agent, the server, and the request; and the seconds for which it holds."""
 
     principal: str
     server: str
     method: str
     target: str
     arguments: bytes
+    lifetime: float = LIFETIME
 
     def digest(self) -> bytes:
         # As JSON, since each of them may hold any character: no two rows of names give the same bytes.
@@ -92,12 +111,12 @@ def _cipher(key: bytes) -> AESGCM:
 def seal(key: bytes, of: Round, state: State, now: float, nonce: bytes) -> str:
     """The state that the agent gets; `now` is wall-clock seconds, so that a seal outlives a restart. `nonce` must never
     be used twice."""
-    body = msgspec.json.encode(_Sealed(now + LIFETIME, state))
+    body = msgspec.json.encode(_Sealed(now + of.lifetime, state))
     return base64.urlsafe_b64encode(nonce + _cipher(key).encrypt(nonce, body, of.digest())).decode("ascii")
 
 
 def unseal(key: bytes, of: Round, sealed: str, now: float) -> State:
-    """What was sealed. Raises BadState, which says no more than that."""
+    """What was sealed. Raises BadState, which says no more than that; Expired, where that is all that is wrong."""
     if len(sealed) > MAX_SEALED:
         raise BadState("requestState cannot be read")
     try:
@@ -114,7 +133,7 @@ def unseal(key: bytes, of: Round, sealed: str, now: float) -> State:
     except (InvalidTag, ValueError):
         raise BadState("requestState was not given to this agent for this request") from None
     if found.expires < now:
-        raise BadState("requestState was not given to this agent for this request")
+        raise Expired(found.state)
     return found.state
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mcphub.protocol import jsonrpc
+from mcphub.protocol import jsonrpc, tasks
 from mcphub.protocol.envelope import IMPLEMENTATION, MODERN_HEAD, RESULT_META, SUBSCRIPTION_KEY
 from mcphub.protocol.versions import ALL, answer_to_initialize
 
@@ -17,6 +17,8 @@ CAPABILITIES = (
     b'{"completions":{},"logging":{},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},'
     b'"tools":{"listChanged":true}}'
 )
+#: Of the modern era alone: a legacy server's extension has no such place, and its tasks are not these.
+MODERN_CAPABILITIES = b'{"extensions":{%b},%b' % (tasks.OFFER, CAPABILITIES[1:])
 INSTRUCTIONS = (
     "mcphub serves the tools of several MCP servers. Each tool is named mcp__<server>__<tool>. "
     "A tool whose server is down answers with an error that says what a person can do."
@@ -34,6 +36,7 @@ def _tail(instructions: str) -> bytes:
 
 def _discover_result(tail: bytes) -> bytes:
     versions = msgspec.json.encode(ALL)
+    tail = tail.replace(CAPABILITIES, MODERN_CAPABILITIES, 1)  # in front of what servers say
     return MODERN_HEAD + b',"supportedVersions":%b,%b,"ttlMs":60000,"cacheScope":"private"}' % (versions, tail)
 
 

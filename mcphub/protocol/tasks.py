@@ -13,11 +13,13 @@ import functools
 import hashlib
 import hmac
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mcphub.protocol import own_word
 from mcphub.protocol.envelope import PREFIX, RESULT_META, TASKS_KEY
 from mcphub.protocol.jsonrpc import EMPTY, Raw, quote
 
@@ -167,8 +169,9 @@ def is_required(execution: Raw) -> bool:
 # --- what agents see -------------------------------------------------------------------------------------------------
 
 
-def shown(result: bytes | memoryview, handle: str, kind: str) -> bytes:
-    """A modern task as a result of this `resultType`, under the id that the agent has. Raises NotATask."""
+def shown(result: bytes | memoryview, handle: str, kind: str, counters: Counter[str] | None = None) -> bytes:
+    """A modern task as a result of this `resultType`, under the id that the agent has; nothing in it, nor in what it
+    led to, is said in mcphub's name (`counters` as in own_word). Raises NotATask."""
     try:
         fields = _members(result)
         meta = _members(fields.pop("_meta")) if "_meta" in fields else {}
@@ -179,6 +182,11 @@ def shown(result: bytes | memoryview, handle: str, kind: str) -> bytes:
     if kind == "task":
         for member in ("result", "error", "inputRequests"):
             fields.pop(member, None)  # they are had by tasks/get
+    own_word.drop_from(meta, counters)
+    if "result" in fields:
+        fields["result"] = Raw(own_word.without_in_meta(bytes(fields["result"]), counters))
+    if "error" in fields:
+        fields["error"] = Raw(own_word.without_in_data(bytes(fields["error"]), counters))
     fields["taskId"] = Raw(quote(handle))
     kept = b"".join([b"," + quote(k) + b":" + bytes(v) for k, v in meta.items() if not k.startswith(PREFIX)])
     head = b'{"resultType":%b,"_meta":{%b%b}' % (quote(kind), RESULT_META, kept)

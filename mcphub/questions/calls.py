@@ -17,7 +17,7 @@ from mcphub.store.call_record import OUTCOMES, UNKNOWN, CallRecord
 REASONS = {
     "lost": "the connection was lost before the answer came",
     "exited": "the server ended before it answered",
-    "timeout": "no answer came in time",
+    "timeout": "no answer came in time: of the server, or to what it asked",
     "cancelled": "it was cancelled before the answer came",
     "killed": "mcphub was killed before the answer came",
     "stopped": "mcphub was stopped before the answer came",
@@ -34,6 +34,7 @@ REASONS = {
     "not_sent": "it was not sent",
     "given_up": "mcphub gave it up before the answer came",
     "task": "the server made a task of it, and no longer told of it",
+    "task_cancelled": "the server made a task of it, which was cancelled",
 }
 TEXTS = {
     "open": "waits for its answer",
@@ -43,6 +44,7 @@ TEXTS = {
     "not_acted_on": "not acted on",
     "input_required": "the server asked for input first",
     "unknown": "unknown",
+    "task": "became a task, which the agent follows itself",
 }
 
 

@@ -38,7 +38,7 @@ from mcphub.spec import (
     StdioSpec,
     Want,
 )
-from mcphub.status import Claim, OriginStatus, ServerStatus, WhyInstance, WhyReport, WhyStep
+from mcphub.status import CircuitStatus, Claim, OriginStatus, ServerStatus, WhyInstance, WhyReport, WhyStep
 from mcphub.store.approvals import Decisions
 
 from .brought import brought, instances, needs_an_agent
@@ -367,16 +367,34 @@ def _connection(facts: Facts) -> WhyStep:
     error = row["last_error"]
     if state == "connected":
         tools = row["tools"]
-        slow = f"; {row['reason']}" if row.get("slow") else ""
-        text = "connected" + (f", {tools} tools" if tools is not None else "") + slow + _credentials(facts)
-        return _step("connection", "yes", None, text)
+        text = "connected" + (f", {tools} tools" if tools is not None else "") + _though(facts)
+        # Of one that cannot be reached, or whose process is stopped, nobody knows it.
+        known = row.get("layer", "") not in ("network", "process")
+        return _step("connection", "yes" if known else "unknown", None, text)
     reason = row["reason"]
-    if error is not None and error["message"] and error["message"] not in reason:
+    if error is not None and not error.get("over") and error["message"] and error["message"] not in reason:
         reason = f"{reason}: {error['message']}" if reason else error["message"]
     text = f"{row['state_text']}: {reason}" if reason else row["state_text"]
+    if "stale" in row:
+        text += f"; {row['stale']}"
     if "sign_in" in row and row["sign_in"]["detail"] not in text:
         text += _credentials(facts)
     return _step("connection", "no", None, text)
+
+
+def _though(facts: Facts) -> str:
+    """What is to be said of it though it is connected."""
+    row = facts.row
+    if row is None or row["state"] != "connected":
+        return ""
+    found = [row["reason"], *map(_held_back, row.get("held_back", [])), row.get("stale", "")]
+    return "".join(f"; {text}" for text in found if text) + _credentials(facts)
+
+
+def _held_back(one: CircuitStatus) -> str:
+    where = f" in {one['workspace']}" if one["workspace"] else ""
+    whose = one["client"] or "an agent"
+    return f"{one['calls']} calls of {whose}{where} are held back, after {one['failures']} without an answer"
 
 
 def _credentials(facts: Facts) -> str:
@@ -411,9 +429,10 @@ def _answer(facts: Facts, stop: WhyStep | None, last: WhyStep) -> str:
     if stop is None and last["step"] == "agents" and last["verdict"] == "yes":
         return f"{name} runs for agents that bring {', '.join(facts.brought)}"
     if stop is None:
-        slow = f"; {facts.row['reason']}" if facts.row is not None and facts.row.get("slow") else ""
-        slow += _credentials(facts)
-        return f"{name} runs{slow}" if last["verdict"] == "yes" else f"{name} may run; {last['text']}"
+        up = facts.row is not None and facts.row["state"] == "connected"
+        if up and facts.row is not None and facts.row.get("layer") == "network":
+            return f"{name} cannot be reached{_though(facts)}"
+        return f"{name} runs{_though(facts)}" if up or last["verdict"] == "yes" else f"{name} may run; {last['text']}"
     pending = facts.row is not None and facts.row["state"] == "pending" and stop["step"] == "connection"
     return f"{name} {'does not run yet' if pending else 'does not run'}: {stop['text']}"
 
@@ -522,7 +541,10 @@ def _connect(facts: Facts, one: Resolved, name: str) -> Iterator[str]:
         yield _SIGN_IN[row["sign_in"]["how"]].format(name=name)
     match row["state"]:
         case "connected":
-            return
+            if row.get("layer") == "network":
+                yield "join a network that leads to its host; the connection is looked at by itself then"
+            elif row.get("layer") == "process":
+                yield f"let its process go on: kill -CONT {row['pid']}; or start another: mcphub reconnect {name}"
         case "needs-auth" if "sign_in" in row:
             return
         case "pending" if row["reason"].endswith("when it is used"):
@@ -532,6 +554,8 @@ def _connect(facts: Facts, one: Resolved, name: str) -> Iterator[str]:
         case "pending" if row["state_text"] == "pending (idle)":
             yield f"attach an agent in {one.workspace}, or one below it; it is started then"
         case "pending":
+            if error is not None and not error.get("over"):
+                yield from filter(None, [error["remedy"]])
             yield f"wait; see how it goes: mcphub status {name} --watch"
         case _ if error is not None:
             yield from filter(None, [error["remedy"]])

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import msgspec.inspect
 
+from mcphub.config.entries.allowance import MAX_CALLS, MAX_RATE, MIN_RATE
 from mcphub.config.entries.entry import SHARING
 from mcphub.config.entries.fields import MAX_MILLISECONDS, MIN_MILLISECONDS
 from mcphub.config.entries.kinds import REMOTE_TYPES, UNUSED_KEYS
@@ -53,6 +54,16 @@ _TEXT: Schema = {"type": "string", "pattern": "^[^\\u0000]*$"}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _MILLISECONDS: Schema = {"type": "number", "minimum": MIN_MILLISECONDS, "maximum": MAX_MILLISECONDS}
 
+
+#: What `limits` says of calls.
+_CALLS: Schema = {
+    "properties": {
+        "calls": {"type": "integer", "minimum": 1, "maximum": MAX_CALLS},
+        "rate": {"type": "number", "minimum": MIN_RATE, "maximum": MAX_RATE},
+        "burst": {"type": "integer", "minimum": 1, "maximum": MAX_CALLS},
+    },
+    "dependentRequired": {"burst": ["rate"]},
+}
 
 #: Where somebody signs in: over https, or on this machine.
 _SIGN_IN = "^[hH][tT][tT][pP][sS]://[^\\s@#\\\\]+$|^[hH][tT][tT][pP]://(localhost|127\\.[0-9.]+|\\[::1\\])([:/?][^\\s@#\\\\]*)?$"
@@ -211,6 +222,26 @@ ENTRY_FIELDS: Mapping[str, Schema] = {
     "disabledTools": _said(_TEXTS, "show all but these tools"),
     "startupTimeout": _said(_MILLISECONDS, "milliseconds for starting and listing"),
     "timeout": _said(_MILLISECONDS, "milliseconds for one call without answer or progress"),
+    "inputTimeout": _said(_MILLISECONDS, "milliseconds that a person has for an answer to a question of its"),
+    "trustAnnotations": _said(
+        {"type": "boolean"}, "what its tools say of themselves is believed: calls that only read may be sent again"
+    ),
+    "tools": _said(
+        {
+            "type": "object",
+            "additionalProperties": {
+                "type": "object",
+                "properties": {
+                    "idempotencyArgument": _said(
+                        _TEXT, "the argument by which the server knows a call that it was sent before"
+                    ),
+                    "limits": {**_CALLS, "type": "object", "additionalProperties": False},
+                },
+                "additionalProperties": False,
+            },
+        },
+        "what is to be known of single tools, by the server's own name of each",
+    ),
     "era": _said({"enum": ["", "legacy", "modern"]}, "the protocol generation, instead of probing for it"),
     "sampling": _said({"type": "boolean"}, "tell a legacy server on stdio that agents' models can be asked"),
     "sharing": _said({"enum": list(SHARING)}, "who shares one instance of it; auto decides by where the entry is from"),
@@ -228,10 +259,13 @@ ENTRY_FIELDS: Mapping[str, Schema] = {
                 "memory": {"type": "integer", "minimum": MIN_MEMORY, "maximum": MAX_MEMORY},
                 "cpuTime": _MILLISECONDS,
                 "nice": {"type": "integer", "minimum": 0, "maximum": MAX_NICE},
+                **_CALLS["properties"],
             },
+            "dependentRequired": _CALLS["dependentRequired"],
             "additionalProperties": False,
         },
-        "how much of the machine it may use: MiB of memory, milliseconds of processor time, steps of nice",
+        "how much of the machine it may use: MiB of memory, milliseconds of processor time, steps of nice; and how "
+        "many calls may be in flight there at once, or come in a second",
     ),
     **{key: {"description": "accepted, not used by this version"} for key in sorted(UNUSED_KEYS)},
 }

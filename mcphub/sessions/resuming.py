@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mcphub.errors import RemoteProtocolError
 from mcphub.gateway.dispatch import Gateway
+from mcphub.gateway.refusals import BAD_REQUEST
 from mcphub.gateway.standing import Owed, unknown_outcome
 from mcphub.protocol import jsonrpc
 from mcphub.sessions.resumption import Resumption, torn_id
@@ -24,7 +25,8 @@ def resume(gateway: Gateway, session: Session, wire: Wire, before: Resumption) -
         session.send(b"\n")
     gateway.resume(session, before.standing)
     for owed in before.standing.owed:
-        session.send(unknown_outcome(owed))
+        owed.server = owed.server or gateway.server_of(session, owed.tool)
+        session.send(unknown_outcome(owed, gateway.outcomes.left(owed.mid.encode(), session.pid)))
     for line in before.again:
         session.frame(line)
     if before.torn:
@@ -63,7 +65,7 @@ class _Torn:
             self._session.send(unknown_outcome(Owed(mid, "the reading of a request", True)))
         else:
             text = "the mcphub daemon ended while it read this message, of which something is lost"
-            self._session.send(jsonrpc.error_frame(b"null", jsonrpc.PARSE_ERROR, text))
+            self._session.send(jsonrpc.error_frame(b"null", jsonrpc.PARSE_ERROR, text, BAD_REQUEST))
 
     def too_long(self, head: bytes, message: str) -> None:
         if self._first:

@@ -170,8 +170,9 @@ def _is_owed(one: Owed | bytes) -> bool:
 def _owed(line: bytes) -> Owed:
     env = jsonrpc.decode(line)
     name = _member(env.params, "name")
-    what = f"{env.method} {name[:128]}" if isinstance(name, str) else str(env.method)
-    return Owed(jsonrpc.encode_id(env.id).decode(), what)  # type: ignore[arg-type]
+    tool = name[:128] if isinstance(name, str) else ""
+    what = f"{env.method} {tool}" if tool else str(env.method)
+    return Owed(jsonrpc.encode_id(env.id).decode(), what, tool=tool)  # type: ignore[arg-type]
 
 
 def _object(raw: jsonrpc.Raw) -> dict[str, object] | None:

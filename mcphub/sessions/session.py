@@ -12,8 +12,9 @@ from mcphub.catalog.library import Library
 from mcphub.catalog.toolset import Toolset
 from mcphub.channel import Data
 from mcphub.connection import capability_sets
-from mcphub.gateway.call import AgentCall, Older
+from mcphub.gateway.call import AgentCall, Older, Tasks
 from mcphub.gateway.dispatch import Gateway
+from mcphub.gateway.refusals import BAD_REQUEST
 from mcphub.gateway.subscriptions import Listens
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.envelope import NO_META, RequestMeta
@@ -63,6 +64,7 @@ class Session:
         self.offers = b""
         self.passing = False
         self.older: Older | None = None
+        self.tasks: Tasks | None = None
         self.left = ""
         self._gateway = gateway
         self._news = news
@@ -84,7 +86,8 @@ class Session:
 
     def too_long(self, head: bytes, message: str) -> None:
         mid = jsonrpc.id_in(head)
-        self.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, f"cannot read the message: {message}"))
+        text = f"cannot read the message: {message}"
+        self.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, text, BAD_REQUEST))
 
     def unanswered(self, request_id: int, kind: str, message: str) -> None:
         """Nothing: an agent's channel is one stream, and ends as a whole."""

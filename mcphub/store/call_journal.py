@@ -38,6 +38,8 @@ _MASK = CALLS - 1
 #: Seconds to wait for a daemon that was killed, and is not gone yet.
 LOCK_SECONDS = 0.5
 _RETRY_SECONDS = 0.005
+#: So long, seconds, what a killed daemon left open is told to agents that come back, by whatever daemon.
+LEFT_SECONDS = 600.0
 #: Bytes before the first record: which form, epoch, numbers of records, how it was closed, the last number, and a check
 #: of these.
 HEADER = 4096
@@ -53,6 +55,7 @@ _IN_PLACE = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs"})
 _FIRST = struct.Struct("<IBBHQI")
 _body, _first, _end_into = BODY.pack, _FIRST.pack, END.pack_into
 _HALF = 0xFFFFFFFF
+_LEFT = frozenset({REASON_OF["killed"], REASON_OF["stopped"]})
 #: Most that is read of a file that is not ours to begin with.
 _MOST = 4 * SIZE
 
@@ -61,13 +64,14 @@ class CallJournal:
     """The journal at `path`, opened for writing. Raises ConfigError where there can be none; then nothing is changed.
 
     `problem` says what of the file could not be used, "" = nothing; `left` are the calls that the daemon before left
-    open, which are `unknown` now.
+    open, which are `unknown` now, `left_before` those of the daemons before that one in the last LEFT_SECONDS.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.problem = ""
         self.left: tuple[CallRecord, ...] = ()
+        self.left_before: tuple[CallRecord, ...] = ()
         #: Calls that were not recorded, since there was no place.
         self.missed = 0
         #: Of each place whether its call is open, and whose it is.
@@ -236,6 +240,8 @@ class CallJournal:
             raise ConfigError(
                 f"cannot use {self.path}: another version of mcphub wrote it; use that one, or move the file away"
             )
+        # Each daemon has its own: what a power failure took of the file may have numbers that were given out, which are
+        # given again then.
         self._epoch = int.from_bytes(os.urandom(4), "little") or 1
         found, damaged = _look(data)
         header = _read_header(data)
@@ -244,14 +250,14 @@ class CallJournal:
             return
         newest = max([number for number, _ in found.values()], default=0)
         if header is not None:
-            self._epoch, closed, last = header
+            closed, last = header
             self.last = max(last, newest)
         else:
             closed, self.last = _RUNNING, newest
-            for at in [at for at, (number, _) in found.items() if number == newest]:
-                self._epoch = call_record.epoch_of(data[at : at + RECORD])
-        if header is not None and closed == _RUNNING and len(damaged) == 1:
-            self._put(damaged[0], bytes(HEAD))  # what was killed was just writing it, and has not sent it
+        if header is not None and closed == _RUNNING and len(damaged) == 1 and self._half(data, damaged[0], found):
+            self._put(damaged[0], bytes(HEAD))
+            self.problem = f"the last record of the journal of calls {self.path} cannot be read: mcphub was killed "
+            self.problem += "while it wrote it, so that this call was most likely not sent"
         elif header is None or damaged:
             self._mend(data, found, len(damaged), header is not None)
         for at, (number, _) in found.items():
@@ -261,8 +267,22 @@ class CallJournal:
         kept |= {(at - _UNKNOWNS) // RECORD: number for at, (number, _) in found.items() if at >= _UNKNOWNS}
         self._heap = sorted((number, place) for place, number in kept.items())
         self._kept = {number: place for number, place in self._heap if number}
+        self.left_before = _left_lately(data, found)
         self._leave(found, "stopped" if closed == _CLOSED_OPEN else "killed")
         self._put(0, self._header(_RUNNING))
+
+    def _half(self, data: bytes, at: int, found: Mapping[int, tuple[int, int]]) -> bool:
+        """Whether what was killed was just writing the record at this place: its beginning is that of the one that
+        was to come next. What had been written before has been damaged since."""
+        tag, outcome = END.unpack_from(data, at)[:2]
+        being = {number for where, (number, outcome) in found.items() if outcome == OPEN and where < _UNKNOWNS}
+        if at >= _UNKNOWNS:
+            return tag in {number & _HALF for number in being}  # a copy, which comes before the record's end
+        taken = {number & _MASK for number in being}
+        number = self.last + 1
+        while number & _MASK in taken:
+            number += 1
+        return at == HEADER + (number & _MASK) * RECORD and (tag, outcome) == (number & _HALF, OPEN)
 
     def _make(self, records: dict[int, bytes]) -> None:
         """A new file, with these bytes at their places."""
@@ -343,6 +363,21 @@ def _look(data: bytes) -> tuple[dict[int, tuple[int, int]], list[int]]:
     return found, damaged
 
 
+def _left_lately(data: bytes, found: Mapping[int, tuple[int, int]]) -> tuple[CallRecord, ...]:
+    """What daemons left open, and those that came after them closed in the last LEFT_SECONDS, each once."""
+    since = time_ns() - int(LEFT_SECONDS * 1e9)
+    left: dict[int, CallRecord] = {}
+    for at, (number, outcome) in found.items():
+        if outcome != UNKNOWN or number in left:
+            continue
+        _, _, reason, _, ended = END.unpack_from(data, at)
+        if ended >= since and reason in _LEFT:
+            with contextlib.suppress(Unreadable):
+                if (record := call_record.read(data[at : at + RECORD])) is not None:
+                    left[number] = record
+    return tuple(left.values())
+
+
 def read_file(path: str) -> Iterator[CallRecord]:
     """What a journal holds that no daemon has open, newest first; the file is not changed. What is open there is as
     the next daemon will see it. Raises ConfigError."""
@@ -361,22 +396,22 @@ def read_file(path: str) -> Iterator[CallRecord]:
     if data.startswith(_MAGIC) and not data.startswith(_FORM):
         raise ConfigError(f"cannot read {path}: another version of mcphub wrote it")
     header = _read_header(data)
-    reason = "stopped" if header is not None and header[1] == _CLOSED_OPEN else "killed"
+    reason = "stopped" if header is not None and header[0] == _CLOSED_OPEN else "killed"
     for record in found_in(data):
         if record.outcome == OPEN:
             record = msgspec.structs.replace(record, outcome=UNKNOWN, reason=reason)
         yield record
 
 
-def _read_header(data: bytes) -> tuple[int, int, int] | None:
-    """(epoch, how it was closed, last number), None where the file is not as long as it says, or says nothing."""
+def _read_header(data: bytes) -> tuple[int, int] | None:
+    """(how it was closed, last number), None where the file is not as long as it says, or says nothing."""
     if len(data) != SIZE:
         return None
     form, epoch, calls, unknown, closed, last = _HEADER.unpack_from(data)
     (check,) = CHECK.unpack_from(data, _HEADER.size)
     if not form.startswith(_FORM) or (calls, unknown) != (CALLS, UNKNOWN_CALLS) or not epoch:
         return None
-    return (epoch, closed, last) if crc32(data[: _HEADER.size]) == check else None
+    return (closed, last) if crc32(data[: _HEADER.size]) == check else None
 
 
 def _opened(path: str) -> int:

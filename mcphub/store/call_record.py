@@ -17,12 +17,13 @@ import msgspec
 #: Bytes of one record.
 RECORD = 512
 #: What can come of a call, by the byte that stands for it; 0 = there is no record.
-OPEN, ANSWERED, TOOL_ERROR, ERROR, NOT_ACTED_ON, INPUT, UNKNOWN = range(1, 8)
-OUTCOMES = ("", "open", "answered", "tool_error", "error", "not_acted_on", "input_required", "unknown")
+OPEN, ANSWERED, TOOL_ERROR, ERROR, NOT_ACTED_ON, INPUT, UNKNOWN, TASK = range(1, 9)
+OUTCOMES = ("", "open", "answered", "tool_error", "error", "not_acted_on", "input_required", "unknown", "task")
 #: Why nothing is known, or why the server did not act; the byte is the place. Only ever add at the end.
 REASONS = (
     "", "lost", "timeout", "cancelled", "killed", "stopped", "unreadable", "no_response", "status", "ended",
     "unreachable", "tls", "refused", "rate_limited", "needs_auth", "session", "not_sent", "given_up", "exited", "task",
+    "task_cancelled",
 )  # fmt: skip
 REASON_OF = {reason: place for place, reason in enumerate(REASONS)}
 #: Eras by the byte that stands for them.
@@ -119,11 +120,6 @@ def look(data: bytes, at: int = 0) -> tuple[int, int]:
     if tag != number & 0xFFFFFFFF or not 0 < outcome < len(OUTCOMES) or not number:
         raise Unreadable("its end is of another record")
     return number, outcome
-
-
-def epoch_of(data: bytes) -> int:
-    """The epoch of the record in these bytes, which `look` has found to be one."""
-    return int(BODY.unpack_from(data, _BODY)[0])
 
 
 def read(data: bytes) -> CallRecord | None:

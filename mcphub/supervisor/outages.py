@@ -112,7 +112,8 @@ class Outages:
     def waiting(self) -> int:
         """Servers that are not tried, since there is no way to them."""
         workers = self._supervisor.workers.values()
-        return sum(worker.severed and not isinstance(worker.state, Connected) for worker in workers)
+        cut = [worker.spec for worker in workers if worker.severed and not isinstance(worker.state, Connected)]
+        return len({(spec.name, spec.origin) for spec in cut})  # one server may have several instances
 
     async def run(self) -> None:
         """Look whenever something may be different, until cancelled."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import anyio
 import anyio.abc
@@ -20,6 +20,7 @@ from mcphub.connection.rest import Known
 from mcphub.connection.view import View
 from mcphub.connection.worker import Sink, Worker
 from mcphub.spec import Desired, InstanceKey, Off, ServerSpec, Want
+from mcphub.supervisor.catalogue_marks import is_kept
 from mcphub.supervisor.catalogues import Catalogues
 from mcphub.supervisor.reconcile import reconcile
 from mcphub.supervisor.startup import Limiters
@@ -75,7 +76,7 @@ class Supervisor:
         health: Health = USUAL,
         catalogues: Catalogues | None = None,
     ) -> None:
-        """`catalogues`: what lazy servers offer, over restarts; None = they are started for it each time."""
+        """`catalogues`: what servers offer, over restarts; None = it is not known, and lazy ones are started for it."""
         self.snapshot: Watch[Snapshot] = Watch(Snapshot())
         self.workers: dict[InstanceKey, Worker] = {}
         #: The same, by server.
@@ -99,8 +100,11 @@ class Supervisor:
         self._stderr_bytes = stderr_bytes
         self._health = health
         self._catalogues = catalogues
+        #: Those whose catalogue is being looked for.
+        self._looking: set[InstanceKey] = set()
         if catalogues is not None:
             catalogues.outdated = self._learn_again
+            catalogues.confirm = self._confirm
         self._tasks: anyio.abc.TaskGroup | None = None
         self._scheduled = False
 
@@ -202,6 +206,46 @@ class Supervisor:
             known = self._catalogues.recall(key, spec)
         return known
 
+    def look_up(self, keys: Iterable[InstanceKey]) -> bool:
+        """Somebody asks for the lists of these: those that have said nothing yet get what they offered when another
+        daemon ran, once that is found. Whether it is being looked for, for any of them."""
+        if self._catalogues is None or self._tasks is None:
+            return False
+        found, new = False, []
+        for key in keys:
+            worker = self.workers.get(key)
+            if worker is not None and not worker.listed and is_kept(worker.spec):
+                if not worker.looked_up:
+                    worker.looked_up = True
+                    new.append(worker)
+                    self._looking.add(key)
+                found = found or key in self._looking
+        if new:
+            self._tasks.start_soon(self._look_up, self._catalogues, new, name="saved catalogues")
+        return found
+
+    async def _look_up(self, catalogues: Catalogues, workers: list[Worker]) -> None:
+        try:
+            kinds = {_kind_of(worker.spec): worker.spec for worker in workers}
+            known = await catalogues.look_up(kinds)
+        except Exception as e:  # a fault of ours must cost what was saved, not the daemon
+            self._log("error", f"internal error while saved catalogues were read: {type(e).__name__}: {e}")
+            if self._surroundings.report is not None:
+                self._surroundings.report(e)
+            known = {}
+        finally:
+            self._looking.difference_update(worker.key for worker in workers)
+        for worker in workers:
+            if (one := known.get(_kind_of(worker.spec))) is not None:
+                worker.remember(one)
+        self._publish()  # whoever waits for it need not wait any more, also where there was nothing
+
+    def _confirm(self) -> None:
+        """What is connected is seen today, too."""
+        for worker in self.workers.values():
+            if self._catalogues is not None and isinstance(worker.state, Connected) and worker.lists.whole:
+                self._catalogues.note(_kind_of(worker.spec), worker.spec, worker.known)
+
     def _learn_again(self, kind: InstanceKey) -> None:
         """What is known of servers of this kind may not be so any more."""
         for worker in self._instances.get(_server(kind), {}).values():
@@ -209,8 +253,8 @@ class Supervisor:
                 worker.learn()
 
     def _note(self, worker: Worker, before: View, now: View) -> None:
-        """Keep what a lazy server offers over the end of the daemon, where it is something else than before."""
-        if self._catalogues is None or now.facts is None or not now.listed:
+        """Keep what a server offers over the end of the daemon, where it is something else than before."""
+        if self._catalogues is None or now.facts is None or not now.listed or not isinstance(now.state, Connected):
             return
         same = now.facts is before.facts and (now.listed, now.shelved) == (before.listed, before.shelved)
         if not same:
@@ -273,7 +317,7 @@ class Supervisor:
             worker = self.workers.get(key)
             if worker is not None:
                 now = worker.view()
-                if worker.spec.lazy and (before := views.get(key)) is not None:
+                if (before := views.get(key)) is not None:
                     self._note(worker, before, now)
                 views[key] = now
             else:

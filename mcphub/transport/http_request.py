@@ -125,12 +125,14 @@ def sign_in_at(signer: Signer | None) -> str:
     return f"{SIGN_IN}: {signer.login}"
 
 
-def worded(method: str, refusal: Refusal, signed: bool, signer: Signer | None = None) -> str:
-    """A refusal as the one who asked reads it. `signed`: the entry has credentials."""
+def worded(method: str, refusal: Refusal, signed: bool, signer: Signer | None = None, between: str = "") -> str:
+    """A refusal as the one who asked reads it. `signed`: the entry has credentials; `between`: a proxy that may have
+    spoken in the server's place."""
     if refusal.whole:
         return refusal.message
     if refusal.kind != "needs_auth":
-        return f"{method}: {refusal.message}" if refusal.kind in _SPOKEN else refusal.message
+        via = f" (by way of the proxy {between})" if between else ""
+        return f"{method}: {refusal.message}{via}" if refusal.kind in _SPOKEN else refusal.message
     if signed:
         return f"refuses the credentials of its entry ({refusal.message}); correct them in `headers`"
     return f"{sign_in_at(signer)} ({refusal.message})"

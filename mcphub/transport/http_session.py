@@ -73,7 +73,7 @@ class HttpSession:
         """`initialize` was accepted: the answer's head may name the session."""
         found = answer.header(b"mcp-session-id")
         if found and not _VISIBLE.fullmatch(found):
-            self._odd("session-id", "gave a session id that no header can carry; it is not used")
+            self._odd("bad_session_id", "gave a session id that no header can carry; it is not used")
             found = ""
         self.id = found
         self.headers = [(b"Mcp-Session-Id", found.encode("ascii"))] if found else []
@@ -150,7 +150,7 @@ class HttpSession:
             except TransportError:
                 pass
             except EventTooLarge as e:
-                self._odd("too-large", f"its own stream was ended: {e}")
+                self._odd("too_large_event", f"its own stream was ended: {e}")
             self.stood.set()
             lasted = anyio.current_time() - began
             failures = 0 if brought or lasted > BRIEF else failures + 1

@@ -29,6 +29,7 @@ from mcphub.protocol.jsonrpc import NotAMessage
 from mcphub.protocol.mirrored import Told
 from mcphub.spec import HttpSpec, ServerSpec
 from mcphub.transport import sign_in
+from mcphub.transport.admission import Admission
 from mcphub.transport.http_request import (
     RATE_TRIES,
     HttpRequest,
@@ -82,6 +83,8 @@ class HttpSseChannel:
         note: Callable[[str], None],
         on_error: Callable[[BaseException], None] | None = None,
         clean: Clean = as_it_is,
+        admission: Admission | None = None,
+        count: Callable[[str], None] | None = None,
     ) -> None:
         self.full = False
         self.current: int | None = None
@@ -91,6 +94,8 @@ class HttpSseChannel:
         self._receiver = receiver
         self._tell = note
         self._clean = clean
+        self._admission = admission
+        self._count = count
         assert isinstance(spec.transport, HttpSpec)
         self._spec = spec
         self._url = str(spec.transport.url)
@@ -144,7 +149,7 @@ class HttpSseChannel:
         try:
             env = jsonrpc.decode(body)
         except NotAMessage as e:  # what we write ourselves is always one
-            self._odd("own", f"a message of mcphub's own was not sent: {e}")
+            self._odd("unsent", f"a message of mcphub's own was not sent: {e}")
             return
         told = Told(env)
         if isinstance(env.id, int) and env.method is not None:
@@ -169,6 +174,11 @@ class HttpSseChannel:
     def abort(self) -> None:
         self._end("")
 
+    def untouched(self, mid: int) -> bool:
+        """As that of streamable_http."""
+        posting = self._posting.get(mid)
+        return posting is not None and not posting.sent and not posting.answered
+
     def _end(self, reason: str) -> None:
         if self._over:
             return
@@ -179,6 +189,8 @@ class HttpSseChannel:
 
     def _odd(self, kind: str, text: str) -> None:
         self._notes[kind] += 1
+        if self._count is not None:
+            self._count(kind)
         if self._notes[kind] <= MAX_NOTES:
             self._tell(text)
 
@@ -260,14 +272,14 @@ class HttpSseChannel:
         """The endpoint is the first one that is named, and it is checked before anything goes there (case C082).
         Raises TransportError."""
         if self._endpoint is not None:
-            self._odd("endpoint", "named another endpoint on a stream that had one; it is not used")
+            self._odd("second_endpoint", "named another endpoint on a stream that had one; it is not used")
             return
         self._endpoint = self._client.within(data.decode("utf-8", "replace").strip())
         self._open.set()
 
     def _brought(self, event: ServerSentEvent) -> None:
         if self._endpoint is None:
-            self._odd("early", "sent a message before it named its endpoint; it is not used")
+            self._odd("before_endpoint", "sent a message before it named its endpoint; it is not used")
         elif event.data is not None:
             self._bring(http_answer.one_line(event.data))
 
@@ -311,6 +323,8 @@ class HttpSseChannel:
             self.full = len(self._posting) >= FULL_AT
             if self._gone is not None and not self._posting:
                 self._gone.set()
+        if refusal is None and request.sent and self._admission is not None:
+            self._admission.accepted()
         if refusal is not None and not request.answered and not request.cancelled:
             if refusal.kind == "session":
                 self.returned[request.mid] = request.body + b"\n"
@@ -319,9 +333,11 @@ class HttpSseChannel:
             else:
                 refusal = after_signer(refusal, self._client.signer)
                 self.retry_after = refusal.retry_after
-                text = worded(request.method, refusal, self._signed, self._client.signer)
+                text = worded(request.method, refusal, self._signed, self._client.signer, self._client.between)
                 if refusal.kind == "needs_auth" and not self._signed and self._endpoint is None:
                     text = await sign_in.explained(self._client, self._url, refusal)
+                if self._admission is not None and refusal.of_credentials:
+                    self._admission.refused(text)
                 self._receiver.unanswered(request.mid, refusal.kind, text)
 
     async def _ask(self, request: HttpRequest) -> Refusal | None:
@@ -385,9 +401,9 @@ class HttpSseChannel:
             if isinstance(refusal, Refusal) and refusal.kind == "session":
                 self._session_gone()
             else:
-                self._odd("other", f"answers {what} with HTTP {head.status}")
+                self._odd("undelivered", f"answers {what} with HTTP {head.status}")
         except TransportError as e:
-            self._odd("other", f"{what} could not be delivered: {e}")
+            self._odd("undelivered", f"{what} could not be delivered: {e}")
         except Exception as e:  # a fault of ours
             self._internal(e)
         finally:
@@ -439,7 +455,9 @@ async def open_http_sse(
     async with net.http_client(str(transport.url), around.environment(), tls=transport.tls, signer=signer) as client:
         for warning in client.warnings:
             note(warning)
-        channel = HttpSseChannel(client, spec, receiver, note, around.report, around.clean)
+        channel = HttpSseChannel(
+            client, spec, receiver, note, around.report, around.clean, around.admission, around.count
+        )
         async with anyio.create_task_group() as tasks:
             await tasks.start(channel.run)
             try:

@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager
 
 from mcphub.channel import Receiver
 from mcphub.spec import InProcessSpec, ServerSpec
-from mcphub.transport.in_process import open_in_process
 from mcphub.transport.link import Link, Surroundings
 from mcphub.transport.stderr import StderrRing
 from mcphub.transport.stdio import open_stdio
@@ -21,6 +20,8 @@ Opener = Callable[[ServerSpec, Surroundings, Receiver, StderrRing], AbstractAsyn
 def _open_in_process(
     spec: ServerSpec, around: Surroundings, receiver: Receiver, stderr: StderrRing
 ) -> AbstractAsyncContextManager[Link]:
+    from mcphub.transport.in_process import open_in_process
+
     assert isinstance(spec.transport, InProcessSpec)
     return open_in_process(spec.transport.name, around.in_process, receiver, around.report, around.grace)
 

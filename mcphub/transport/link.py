@@ -13,12 +13,13 @@ import msgspec
 from mcphub.channel import Channel
 from mcphub.protocol.http_answer import as_it_is
 from mcphub.spec import ServerSpec
-from mcphub.transport.in_process import Embedded
+from mcphub.transport.admission import Admission
 from mcphub.transport.process import Launcher
 from mcphub.transport.wire import Batch
 
 if TYPE_CHECKING:
     from mcphub.net import Signer
+    from mcphub.transport.in_process import Embedded
 
 
 class Signing(Protocol):
@@ -30,11 +31,14 @@ class Signing(Protocol):
 
     def again(self, spec: ServerSpec) -> None: ...
 
+    def principal(self, spec: ServerSpec) -> str | None: ...
+
 
 class Surroundings(msgspec.Struct, frozen=True):
     """What openers take from the daemon. `environment` is the hub's: its own plus the environment file. `hide` takes
     secrets that came to be known while a connection lasts, which must not be seen in what is said of its server;
-    `clean` takes them, and those of its entry, out of a text."""
+    `clean` takes them, and those of its entry, out of a text. `admission` is told what becomes of its credentials,
+    `count` of each odd thing that a transport saw, by its kind."""
 
     launcher: Launcher
     batch: Batch
@@ -45,6 +49,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     hide: Callable[..., None] | None = None
     credentials: Signing | None = None
     clean: Callable[[str], str] = as_it_is
+    admission: Admission | None = None
+    count: Callable[[str], None] | None = None
 
 
 class Link(Protocol):

@@ -31,6 +31,7 @@ from mcphub.protocol.jsonrpc import Envelope, NotAMessage
 from mcphub.protocol.mirrored import Table, Told
 from mcphub.spec import HttpSpec, ServerSpec
 from mcphub.transport import sign_in
+from mcphub.transport.admission import Admission
 from mcphub.transport.framing import MAX_MESSAGE
 from mcphub.transport.http_request import (
     RATE_TRIES,
@@ -88,6 +89,8 @@ class HttpChannel:
         time_for: Callable[[str], float] = lambda method: float("inf"),
         url: str = "",
         clean: Clean = as_it_is,
+        admission: Admission | None = None,
+        count: Callable[[str], None] | None = None,
     ) -> None:
         self.full = False
         self.current: int | None = None
@@ -101,6 +104,8 @@ class HttpChannel:
         self._time_for = time_for
         self._url = url
         self._clean = clean
+        self._admission = admission
+        self._count = count
         self._notes: Counter[str] = Counter()
         self._common, self._signed = common_headers(headers, client.credentials)
         self._posted: list[Header] = [
@@ -138,7 +143,7 @@ class HttpChannel:
         try:
             env = jsonrpc.decode(body)
         except NotAMessage as e:  # what we write ourselves is always one
-            self._odd("own", f"a message of mcphub's own was not sent: {e}")
+            self._odd("unsent", f"a message of mcphub's own was not sent: {e}")
             return
         told = Told(env)
         if isinstance(env.id, int) and env.method is not None:
@@ -156,6 +161,12 @@ class HttpChannel:
 
     def abort(self) -> None:
         self._end("")
+
+    def untouched(self, mid: int) -> bool:
+        """Whether this request waits here, so that its server has certainly not acted on it: it was not sent yet, or
+        was refused as one too many, and will be sent again."""
+        running = self._running.get(mid)
+        return mid in self._waiting or (running is not None and not running.sent and not running.answered)
 
     def _end(self, reason: str) -> None:
         if self._over:
@@ -197,6 +208,8 @@ class HttpChannel:
 
     def _odd(self, kind: str, text: str) -> None:
         self._notes[kind] += 1
+        if self._count is not None:
+            self._count(kind)
         if self._notes[kind] <= MAX_NOTES:
             self._tell(text)
 
@@ -308,6 +321,8 @@ class HttpChannel:
         if refusal is None:
             if self._doubt:
                 self._sure_again()
+            if self._admission is not None and self._admission.refusal:
+                self._admission.accepted()
             return
         if refusal.kind == "session":
             self._give_back(request)
@@ -315,9 +330,11 @@ class HttpChannel:
             refusal = after_signer(refusal, self._client.signer)
             self.retry_after = refusal.retry_after
             self._doubt = self._doubt or refusal.kind in ("unreachable", "tls", "lost")
-            text = worded(request.method, refusal, self._signed, self._client.signer)
+            text = worded(request.method, refusal, self._signed, self._client.signer, self._client.between)
             if refusal.kind == "needs_auth" and not self._signed and (request.probes or request.method == "initialize"):
                 text = await sign_in.explained(self._client, self._url, refusal)
+            if self._admission is not None and refusal.of_credentials:
+                self._admission.refused(text)
             self._unanswered(request, refusal.kind, text)
 
     async def _attempt(self, request: HttpRequest) -> Refusal | None:
@@ -368,7 +385,7 @@ class HttpChannel:
             return await self._post(request)
         if head.kind != "application/json" and head.ok:
             kind = ascii(clean(head.content_type))[:80]
-            self._odd("content-type", f"answers {request.method} with JSON as {kind}")
+            self._odd("content_type", f"answers {request.method} with JSON as {kind}")
         self._bring(reply, request)
         if not request.answered:
             # Of a batch, or of an id that is not the one asked with, only the receiver knows what it answered.
@@ -469,9 +486,9 @@ class HttpChannel:
                 if isinstance(refusal, Refusal) and refusal.kind == "session":
                     self._session_gone()
                 else:
-                    self._odd("other", f"answers {what} with HTTP {head.status}")
+                    self._odd("undelivered", f"answers {what} with HTTP {head.status}")
         except (TransportError, EventTooLarge) as e:
-            self._odd("other", f"{what} could not be delivered: {e}")
+            self._odd("undelivered", f"{what} could not be delivered: {e}")
         except Exception as e:  # a fault of ours
             self._internal(e)
         finally:
@@ -568,7 +585,10 @@ async def open_streamable_http(
             note(warning)
         patience = functools.partial(time_for, spec=spec)
         url = str(transport.url)
-        channel = HttpChannel(client, transport.headers, receiver, note, around.report, patience, url, around.clean)
+        channel = HttpChannel(
+            client, transport.headers, receiver, note, around.report, patience, url, around.clean, around.admission,
+            around.count,
+        )  # fmt: skip
         async with anyio.create_task_group() as tasks:
             await tasks.start(channel.run)
             try:

@@ -55,6 +55,7 @@ class WebSocketChannel(OneStream):
         note: Callable[[str], None],
         on_error: Callable[[BaseException], None] | None = None,
         clean: Clean = as_it_is,
+        count: Callable[[str], None] | None = None,
     ) -> None:
         self.full = False
         self.current: int | None = None
@@ -62,6 +63,7 @@ class WebSocketChannel(OneStream):
         self._receiver = receiver
         self._tell = note
         self._clean = clean
+        self._count = count
         self._on_error = on_error
         self._notes: Counter[str] = Counter()
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -135,7 +137,7 @@ class WebSocketChannel(OneStream):
         while True:
             message = await self._socket.receive()
             if isinstance(message, bytes):
-                self._odd("binary", f"sent {len(message)} bytes in a binary message; only text is read")
+                self._odd("binary_messages", f"sent {len(message)} bytes in a binary message; only text is read")
                 continue
             for line in messages_of(message.encode("utf-8")):
                 self._receiver.frame(memoryview(line))
@@ -146,6 +148,8 @@ class WebSocketChannel(OneStream):
 
     def _odd(self, kind: str, text: str) -> None:
         self._notes[kind] += 1
+        if self._count is not None:
+            self._count(kind)
         if self._notes[kind] <= MAX_NOTES:
             self._tell(text)
 
@@ -201,7 +205,7 @@ async def open_websocket(
     for warning in warnings:
         note(warning)
     try:
-        channel = WebSocketChannel(socket, receiver, note, around.report, around.clean)
+        channel = WebSocketChannel(socket, receiver, note, around.report, around.clean, around.count)
         async with anyio.create_task_group() as tasks:
             await tasks.start(channel.run, outbound.Closed)
             try:

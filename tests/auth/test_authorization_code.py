@@ -88,7 +88,7 @@ def test_which_scopes(
 
 
 def test_what_is_asked() -> None:
-    """C112: the resource as it is; PKCE with S256 alone (C104); `state` of 32 bytes."""
+    """C112, B85: the resource as it is; PKCE with S256 alone (C104); `state` of 32 bytes."""
     one = pending()
     found = query(authorization_url(one))
     state, challenge = found.pop("state"), found.pop("code_challenge")
@@ -189,8 +189,8 @@ def test_what_is_of_no_sign_in() -> None:
     ],
 )
 def test_an_answer_of_another_server(server: AuthorizationServer, pairs: dict[str, str]) -> None:
-    """RFC 9207: the issuer comes before anything else is believed, without any tolerance (C097); of what another one
-    sent nothing is shown."""
+    """B85: RFC 9207: the issuer comes before anything else is believed, without any tolerance (C097); of what another
+    one sent nothing is shown."""
     with pytest.raises(SignInFailed) as caught:
         came(pending(server), **pairs)
     assert caught.value.reason == "issuer_mismatch"
@@ -228,7 +228,8 @@ TOKENS = {"access_token": "t", "token_type": "bearer", "refresh_token": "r"}
 
 
 def test_the_token_request() -> None:
-    """C101, C112: the same redirect URI and resource as before; the verifier; the id of a client without a secret."""
+    """C101, C112, B85: the same redirect URI and resource as before; the verifier; the id of a client without a
+    secret."""
     one = pending()
     found = play(exchange(one, Secret("x")), answered(TOKENS))
     (ask,) = found.asks

@@ -50,7 +50,7 @@ DAY = 86400.0
 
 
 async def test_forty_three_calls_at_the_moment_of_expiry(world: World) -> None:
-    """C108: exactly one refresh reaches the server, and all calls succeed; on a second connection too."""
+    """C108, H7: exactly one refresh reaches the server, and all calls succeed; on a second connection too."""
     await world.sign_in()
     world.clock.at += world.auth.life
     found: list[int] = []
@@ -474,7 +474,8 @@ async def test_what_a_person_must_mend(world: World, rude: Reply, reason: Refres
 
 
 async def test_a_token_endpoint_that_has_moved(world: World) -> None:
-    """It is looked up anew, once, where the old one is not there any more; only at the same issuer."""
+    """B86: a token endpoint is looked up anew, once, where the old one is not there any more; only at the same
+    issuer."""
     family = await world.sign_in()
 
     def moved(request: Request) -> Reply:
@@ -808,7 +809,8 @@ async def test_a_server_that_wants_a_sign_in_for_one_thing_alone(world: World) -
 
 
 async def test_a_missing_scope(world: World) -> None:
-    """A person is asked for all that was asked, given and named as missing; the tokens stay in use for the rest."""
+    """B86: a person is asked for all that was asked, given and named as missing; the tokens stay in use for the
+    rest."""
     world.guarded.scopes = {"tools/call": "write"}
     await world.sign_in(scopes="read")
     assert await world.calls() == 403
@@ -825,7 +827,7 @@ async def test_a_missing_scope(world: World) -> None:
 
 
 async def test_a_server_that_always_wants_more(world: World) -> None:
-    """Section 3: a person signs in three times within ten minutes, then not any more for that; what was given up, and
+    """B86: a person signs in three times within ten minutes, then not any more for that; what was given up, and
     what the server did not refuse, is not counted."""
     world.guarded.scopes = {"tools/call": "never"}
     for _ in range(3):
@@ -956,3 +958,27 @@ async def test_what_a_server_repeats_is_not_shown(world: World) -> None:
     seen = f"{told} {world.credential.need!r} {world.credential.ended!r} {world.hub.log} {world.credential.tokens!r}"
     assert used not in seen and "***" in seen
     assert {used, *world.hub.hidden} & set(world.hub.hidden)
+
+
+async def test_whose_credentials_they_are(world: World) -> None:
+    """B59: not known before the vault was read; then of nobody, or of one sign-in, over renewals and daemons. An entry
+    that needs no person is nobody's but its own."""
+    of = world.hub.credentials
+    assert of.principal(world.spec) is None
+    assert await of.principal_kept(world.spec) == of.principal(world.spec) == ""
+    await world.sign_in()
+    mine = of.principal(world.spec)
+    assert mine
+    world.clock.at += world.auth.life
+    assert await world.calls() == 200 and len(world.auth.asked("refresh")) == 1
+    assert of.principal(world.spec) == mine
+    async with world.restarted() as other:
+        before = other.principal
+        await other.look()
+        assert (before, other.principal) == (None, mine)
+    await world.sign_in()
+    assert of.principal(world.spec) not in (mine, "", None)
+    silent = OAuthSpec(client_id="c", client_secret=Secret("s3cret"), mode="client_credentials")
+    assert of.principal(server(world.mcp.url, silent)) == ""
+    transport = msgspec.structs.replace(world.spec.transport, headers={"Authorization": Secret("Bearer x")})
+    assert of.principal(msgspec.structs.replace(world.spec, transport=transport)) == ""

@@ -55,7 +55,7 @@ def metadata(issuer: str = AS, **more: Any) -> dict[str, Any]:
 
 
 def test_the_place_that_the_challenge_names() -> None:
-    """C095 (a): exactly that URL is asked, and no other one once it has answered."""
+    """B84, C095 (a): exactly that URL is asked, and no other one once it has answered."""
     found = play(find_resource(f"{URL}?x=1", f"{M}/meta", plain=False), answered(resource(scopes_supported=["a", "b"])))
     assert found.urls == [f"{M}/meta"]
     assert found.result == Resource(URL, (f"{AS}/t1",), ("a", "b"))
@@ -63,14 +63,14 @@ def test_the_place_that_the_challenge_names() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 410])
 def test_the_known_places(status: int) -> None:
-    """C095 (b): any 4xx leads on: below the path, with its query, then at the root."""
+    """B84, C095 (b): any 4xx leads on: below the path, with its query, then at the root."""
     found = play(find_resource(f"{URL}?x=1", "", plain=False), Answered(status), answered(resource(resource=M)))
     assert found.urls == [f"{PRM}/public/mcp?x=1", PRM]
     assert found.result is not None and found.result.resource == M
 
 
 def test_the_named_place_is_gone() -> None:
-    """C095: then the known ones are asked; one that is the same is not asked twice."""
+    """B84, C095: then the known ones are asked; one that is the same is not asked twice."""
     found = play(find_resource(URL, f"{M}/meta", plain=False), GONE, GONE, GONE)
     assert (found.urls, found.result) == ([f"{M}/meta", f"{PRM}/public/mcp", PRM], None)
     found = play(find_resource(URL, PRM, plain=False), GONE, answered(resource()))
@@ -250,7 +250,7 @@ def test_a_document_of_another_issuer() -> None:
     ],
 )
 def test_a_document_of_no_use(document: dict[str, Any], reason: str) -> None:
-    """C104: only S256, and announced; C114: every endpoint is judged, the refusal names it."""
+    """C104, B85: only S256, and announced; C114: every endpoint is judged, the refusal names it."""
     found = play(find_server(AS, Rules()), answered(document))
     assert found.reason == reason
     if reason == "unsafe_url":

@@ -181,7 +181,7 @@ def test_names_are_hashed(name: str) -> None:
 
 
 def test_other_keys() -> None:
-    """S15: a registration is one issuer's at one callback, never a server's; a login is one client's."""
+    """B86, S15: a registration is one issuer's at one callback, never a server's; a login is one client's."""
     keys = [
         registration_key("https://a.example", "127.0.0.1", 0),
         registration_key("https://a.example/", "127.0.0.1", 0),
@@ -198,3 +198,21 @@ def test_where_http_is_enough() -> None:
     """S1: for a server on this machine, by its very name."""
     assert account("http://127.0.0.1:8/mcp").plain and account("http://localhost/mcp").plain
     assert not account("http://192.168.1.5/mcp").plain and not account().plain
+
+
+def test_whose_tokens_they_are() -> None:
+    """B59, K5.3: another sign-in, client, issuer, resource or scope is another principal; a renewal, and another order
+    of the same scopes, is not; and no token can be read from it."""
+    mine = msgspec.structs.replace(TOKENS, sign_in="1", requested=("a", "b"), granted=("a",))
+    others: list[dict[str, Any]] = [
+        {"sign_in": "2"}, {"client_id": "d"}, {"issuer": "https://other.example"}, {"resource": "https://m.example"},
+        {"requested": ("a",)}, {"granted": ("a", "b")},
+    ]  # fmt: skip
+    same: list[dict[str, Any]] = [
+        {"access_token": Secret("new"), "refresh_token": Secret("new"), "obtained_at": NOW + 1, "expires_at": NOW + 2},
+        {"requested": ("b", "a")},
+    ]
+    found = [msgspec.structs.replace(mine, **more).principal for more in (*others, *same)]
+    assert len({mine.principal, *found}) == 1 + len(others)
+    assert found[len(others) :] == [mine.principal] * 2
+    assert mine.principal.isalnum() and len(mine.principal) == 32

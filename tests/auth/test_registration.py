@@ -60,7 +60,7 @@ def test_no_way_to_have_an_id() -> None:
 
 
 def test_what_is_stored_and_not_used() -> None:
-    """S15: an id is one issuer's; and a secret that has ended is none."""
+    """B86, S15: an id is one issuer's; and a secret that has ended is none."""
     elsewhere = msgspec.structs.replace(STORED, issuer="https://as.example/")
     ended = msgspec.structs.replace(STORED, secret=Secret("s"), secret_expires_at=NOW)
     for stored in (elsewhere, ended):

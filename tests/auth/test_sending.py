@@ -93,7 +93,7 @@ async def test_any_status_is_an_answer(status: int) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_no_redirect_is_followed(status: int) -> None:
-    """S4, C114: neither to another host nor on the same one; the message says where it leads."""
+    """B87, S4, C114: neither to another host nor on the same one; the message says where it leads."""
     async with RudeHttp(lambda _: empty(200)) as other:
         async with RudeHttp(lambda _: redirect(status, other.url)) as server:
             found = await send(near(server), post_form("token", server.url, {"a": "s3cret"}))
@@ -211,7 +211,7 @@ async def test_a_certificate_that_nobody_knows(tmp_path: Path) -> None:
     ],
 )
 async def test_places_that_no_server_may_name(host: str, tmp_path: Path) -> None:
-    """S3, C114: for a server elsewhere neither this machine nor any network of one's own is asked, however it is
+    """B87, S3, C114: for a server elsewhere neither this machine nor any network of one's own is asked, however it is
     written, nor behind a proxy."""
     authority = Authority.made(tmp_path)
     async with RudeHttp(lambda _: empty(200), tls=authority.server("127.0.0.1", "localhost")) as server:
@@ -225,7 +225,7 @@ async def test_places_that_no_server_may_name(host: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/x", "http://m.example/", "https://u:p@m.example/", "file:///", ""])
 async def test_urls_that_are_not_asked(url: str) -> None:
-    """S1, S2: the last look is here, wherever the URL came from."""
+    """B87, S1, S2: the last look is here, wherever the URL came from."""
     found = await send(FAR, get("keys", url))
     assert isinstance(found, Unanswered) and found.kind == "unsafe" and "p@" not in found.detail
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from . import features, goals, http_load, load, neighbours, outage, peers, scale, startup, targets
+from . import fairness, features, goals, http_load, load, neighbours, outage, peers, scale, startup, targets
 from .report import Report, write_markdown
 from .running import Running, say
 from .wire import BenchError
 
-SECTIONS = ("load", "http", "startup", "neighbours", "scale", "config", "outage", "features")
+SECTIONS = ("load", "http", "startup", "neighbours", "fairness", "scale", "config", "outage", "features")
 #: The peers are not ours to install everywhere; without them these goals stay open and nothing is wrong.
 OPTIONAL = ("6 c64", "6 c1", "19 c1", "19 c8", "19 c64", "19 best")
 
@@ -188,7 +188,7 @@ def features_section(folder: Path, program: Path, plan: Plan, collected: Collect
 
 
 def small_sections(folder: Path, program: Path, plan: Plan, sections: Sequence[str], collected: Collected) -> None:
-    """Goals 10, 11, 17, 18 and the flood, on one gateway of two servers."""
+    """Goals 10, 11, 17, 18, 26 and the flood, on one gateway of two servers."""
     with ExitStack() as stack:
         hub = start(stack, targets.mcphub(folder / "small", program, servers=2, tools=5), want=10)
         if "startup" in sections:
@@ -204,6 +204,9 @@ def small_sections(folder: Path, program: Path, plan: Plan, sections: Sequence[s
                 neighbours.figures(found, "mcphub"),
                 neighbours.tables(found),
             )
+        if "fairness" in sections and hub is not None:
+            fair = fairness.run(hub, plan.rounds, plan.seconds)
+            collected.add("Fairness", dataclasses.asdict(fair), fairness.figures(fair), fairness.tables(fair))
 
 
 def scale_section(folder: Path, program: Path, plan: Plan, collected: Collected) -> None:
@@ -245,8 +248,8 @@ def measure(options: argparse.Namespace, plan: Plan, program: Path, collected: C
         if "http" in sections:
             say("http")
             http_section(folder, program, plan, not options.no_install, collected)
-        if "startup" in sections or "neighbours" in sections:
-            say("start-up and neighbours")
+        if not {"startup", "neighbours", "fairness"}.isdisjoint(sections):
+            say("start-up, neighbours and fairness")
             small_sections(folder, program, plan, sections, collected)
         if "scale" in sections:
             say("many servers")

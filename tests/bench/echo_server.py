@@ -2,13 +2,18 @@
 
 It must not know the gateways in front of it, nor import what `python -I -S` does not have.
 
-    python -I -S echo_server.py [--name NAME] [--tools N] [--legacy]
+    python -I -S echo_server.py [--name NAME] [--tools N] [--legacy] [--more] [--makes-tasks]
 
-With `--legacy` it knows nothing of the modern era. Tools: `echo {text}` gives the text; `link {uri}` gives a link to
-it; `progress {text}` tells its progress once, to whoever asked for it, and gives the text; `blob {size}` gives SIZE
-bytes of text; `rows {size}` gives about SIZE bytes of structured rows; `sleep {ms}` answers later and out of order;
-`flood {seconds, kind}` writes lines that nobody asked for (kind `progress`: notifications of an unknown token, `junk`:
-no JSON at all) and then answers; fillers up to N tools.
+With `--legacy` it knows nothing of the modern era. Tools: `echo {text}` gives the text, as does `read {text}`, which
+says that it only reads; `link {uri}` gives a link to it; `progress {text}` tells its progress once, to whoever asked
+for it, and gives the text; `blob {size}` gives SIZE bytes of text; `rows {size}` gives about SIZE bytes of structured
+rows; `sleep {ms}` answers later and out of order; `flood {seconds, kind}` writes lines that nobody asked for (kind
+`progress`: notifications of an unknown token, `junk`: no JSON at all) and then answers; fillers up to N tools.
+
+With `--more` there are, beyond N: `loose`, whose schema says nothing; `again`, which says that it is idempotent;
+`shaped` and `unshaped`, with structured content, with and without an outputSchema; `moody`, which fails for the text
+"fail"; all of them take {text} and give it; and `leave`, which ends the process. With `--makes-tasks` it says that it
+has the extension for tasks, and makes none.
 """
 
 from __future__ import annotations
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Newest first. 2026-07-28 is served without a handshake, per request; the others by `initialize`.
 VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"]
+TASKS: dict[str, object] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+TEXT = {"text": {"type": "string"}}
 MODERN_KEY = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = {"tools": {"listChanged": True}}
 PROGRESS = '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}\n'
@@ -43,8 +50,8 @@ def describe(name: str, properties: dict[str, Any], description: str) -> dict[st
     return {"name": name, "description": description, "inputSchema": schema}
 
 
-def tools(count: int) -> list[dict[str, Any]]:
-    """The seven working tools and as many plausible fillers as make COUNT; never fewer than `echo`, `blob`, `sleep`."""
+def tools(count: int, with_more: bool = False) -> list[dict[str, Any]]:
+    """The eight working tools and as many plausible fillers as make COUNT; never fewer than `echo`, `blob`, `sleep`."""
     listed = [
         describe("echo", {"text": {"type": "string"}}, "Return the text."),
         describe("blob", {"size": {"type": "integer"}}, "Return SIZE bytes of text."),
@@ -57,6 +64,16 @@ def tools(count: int) -> list[dict[str, Any]]:
         ),
         describe("link", {"uri": {"type": "string"}}, "Return a link to URI."),
         describe("progress", {"text": {"type": "string"}}, "Tell the progress once, then return the text."),
+        describe("read", {"text": {"type": "string"}}, "Return the text.") | {"annotations": {"readOnlyHint": True}},
+    ]
+    more = [
+        {"name": "loose", "description": "Return the text.", "inputSchema": {"type": "object"}},
+        describe("again", TEXT, "Return the text.") | {"annotations": {"idempotentHint": True}},
+        describe("shaped", TEXT, "Return the text.")
+        | {"outputSchema": {"type": "object", "properties": TEXT, "required": ["text"]}},
+        describe("unshaped", TEXT, "Return the text."),
+        describe("moody", TEXT, "Return the text, or fail."),
+        describe("leave", {}, "End."),
     ]
     filler = {
         "path": {"type": "string", "description": "The path to work on, absolute or relative."},
@@ -65,7 +82,7 @@ def tools(count: int) -> list[dict[str, Any]]:
     for number in range(len(listed), count):
         text = f"Filler tool number {number}: does a plausible thing to a path, with a plausible limit."
         listed.append(describe(f"tool_{number:03d}", filler, text))
-    return listed[: max(count, 3)]
+    return listed[: max(count, 3)] + (more if with_more else [])
 
 
 def blob(size: int) -> str:
@@ -85,16 +102,27 @@ def rows(size: int) -> str:
 class EchoServer:
     """Answers one message at a time; the work of a large result is done once and kept."""
 
-    def __init__(self, name: str, count: int, legacy: bool = False) -> None:
+    def __init__(
+        self, name: str, count: int, legacy: bool = False, with_more: bool = False, makes_tasks: bool = False
+    ) -> None:
         self.legacy = legacy
+        self.discovered = CAPABILITIES | TASKS if makes_tasks else CAPABILITIES
         self.info = {"name": name, "version": "1.0.0"}
-        self.listing = dumps({"tools": tools(count)})[:-1]
+        self.listing = dumps({"tools": tools(count, with_more)})[:-1]
         self.large: dict[tuple[str, int], str] = {}
 
     def result_of(self, name: str, arguments: dict[str, Any]) -> str:
         """A tool's result, its closing brace still missing."""
-        if name in ("echo", "progress"):
+        if name in ("echo", "progress", "read", "loose", "again"):
             return '{"content":[{"type":"text","text":' + quote(arguments.get("text", "")) + "}]"
+        if name in ("shaped", "unshaped"):
+            text = quote(arguments.get("text", ""))
+            return '{"content":[{"type":"text","text":' + text + '}],"structuredContent":{"text":' + text + "}"
+        if name == "moody":
+            failed = ',"isError":true' if arguments["text"] == "fail" else ""
+            return '{"content":[{"type":"text","text":' + quote(arguments["text"]) + "}]" + failed
+        if name == "leave":
+            raise SystemExit(1)
         if name == "link":
             return '{"content":[{"type":"resource_link","name":"x","uri":' + quote(arguments.get("uri", "")) + "}]"
         if name in ("blob", "rows"):
@@ -134,7 +162,7 @@ class EchoServer:
             result = dumps(
                 {
                     "supportedVersions": VERSIONS,
-                    "capabilities": CAPABILITIES,
+                    "capabilities": self.discovered,
                     "resultType": "complete",
                     "ttlMs": 60000,
                     "cacheScope": "private",
@@ -208,6 +236,7 @@ def option(name: str, default: str) -> str:
 
 if __name__ == "__main__":
     try:
-        serve(EchoServer(option("--name", "echo"), int(option("--tools", "5")), "--legacy" in sys.argv))
+        flags = (flag in sys.argv for flag in ("--legacy", "--more", "--makes-tasks"))
+        serve(EchoServer(option("--name", "echo"), int(option("--tools", "5")), *flags))
     except (KeyboardInterrupt, BrokenPipeError):
         pass

@@ -1,4 +1,4 @@
-"""Owns what each feature costs: the gateway's CPU a call with it and without it, by turns, in one daemon.
+"""Owns what each feature costs: the gateway's CPU a call with it and without it, by turns.
 
 It must not judge: no goal hangs on these figures. They say where a microsecond goes, and what to leave off.
 """
@@ -6,8 +6,9 @@ It must not judge: no goal hangs on these figures. They say where a microsecond 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
-from contextlib import ExitStack
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,25 +17,36 @@ from . import load, targets
 from .goals import ratios
 from .load import Phase, Sample
 from .running import Running, say
-from .wire import BenchError, Client
+from .wire import NUMBER, BenchError, Client, start_call
 
 IN_FLIGHT = 8
 #: Enough for the echo servers' working tools.
-TOOLS = 7
-#: Long enough that the ratio of two neighbours moves by a tenth, short enough that all of them take half a minute.
-SHARE = 0.4
+TOOLS = 8
+#: The tools that `--more` adds to them.
+MORE = 6
+#: Long enough that the ratio of two neighbours moves by a tenth, short enough that all of them take less than a minute.
+SHARE = 0.22
 ECHO: dict[str, Any] = {"text": "x" * 100}
+LONG: dict[str, Any] = {"text": "x" * 20_000}
 #: What `link` links to, as long as the text of ECHO.
 LINKED: dict[str, Any] = {"uri": "file:///" + "x" * 92}
 PROGRESS: dict[str, Any] = {"progressToken": 1}
-#: How agents attach. All of them are attached to the same daemon at once; only one calls at a time.
-SOCKET, CONNECT, HTTP, SOCKET_MODERN, HTTP_MODERN, VIEW = (
+#: One trace: the same span of it in all calls, and a span for each.
+TRACE: dict[str, Any] = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
+SPANS: dict[str, Any] = {"traceparent": f"00-{'a' * 32}-{NUMBER}-01"}
+#: How agents attach. Those of one daemon are attached to it at once; only one calls at a time. UNLUCKY attaches for
+#: each of its turns, after which a call fails. The last three have daemons of their own, each with one server.
+SOCKET, CONNECT, HTTP, SOCKET_MODERN, HTTP_MODERN, VIEW, UNLUCKY, SMALL, TRACED, GUARDED = (
     "the agent socket",
     "`mcphub connect`",
     "HTTP",
     "the agent socket, modern",
     "HTTP, modern",
     "HTTP, one server's view",
+    "the agent socket, after a failed call",
+    "the agent socket of a small daemon",
+    "the same, where mcphub begins traces",
+    "the same, where a call of another agent got no answer",
 )
 
 
@@ -59,6 +71,10 @@ class Feature:
 
 
 PLAIN = Case()
+READ = Case(tool="read")
+LOOSE = Case(tool="loose")
+SHAPED, UNSHAPED = Case(tool="shaped"), Case(tool="unshaped")
+TASKS = Case(SOCKET_MODERN, "tasking")
 LIST: Mapping[str, Any] = {}
 FEATURES = (
     Feature("`mcphub connect` in place of the agent socket itself", Case(via=CONNECT), PLAIN),
@@ -69,6 +85,31 @@ FEATURES = (
         "a modern agent's call to a legacy server, of one to a modern server",
         Case(SOCKET_MODERN),
         Case(SOCKET_MODERN, "modern"),
+    ),
+    Feature("the outcome journal: a call of a tool that may change something, of one that only reads", PLAIN, READ),
+    Feature(
+        "the outcome journal, modern agent and server",
+        Case(SOCKET_MODERN, "modern"),
+        Case(SOCKET_MODERN, "modern", "read"),
+    ),
+    Feature("an idempotency argument that mcphub fills in, whose call is kept", Case(server="keyed"), PLAIN),
+    Feature("retry: a call of an idempotent tool, which is kept for it, of one that is not", Case(tool="again"), PLAIN),
+    Feature("retry: the same, arguments of 20 KB", Case(tool="again", arguments=LONG), Case(arguments=LONG)),
+    Feature("validation: a tool whose schema says what its arguments are, of one that says nothing", PLAIN, LOOSE),
+    Feature("validation: the same, arguments of 20 KB", Case(arguments=LONG), Case(tool="loose", arguments=LONG)),
+    Feature("validation of structured content: a tool with an outputSchema, of one without", SHAPED, UNSHAPED),
+    Feature("circuit breaker: a call of another agent to this server got no answer", Case(GUARDED), Case(SMALL)),
+    Feature("limits: one that is not reached (`limits.calls` 64), of none", Case(server="limited"), PLAIN),
+    Feature("limits: half of the calls wait for it (`limits.calls` 4)", Case(server="narrow"), PLAIN),
+    Feature("trace: a `traceparent` with a span of its own in each call, of no `_meta`", Case(meta=SPANS), PLAIN),
+    Feature("trace: the same `traceparent` in all calls, of no `_meta`", Case(meta=TRACE), PLAIN),
+    Feature("trace: mcphub begins one for each call (`[trace] begin`)", Case(TRACED), Case(SMALL)),
+    Feature("tasks: a server that has the extension, of one that has not", TASKS, Case(SOCKET_MODERN, "modern")),
+    Feature("repeated failures: a call of another tool of this agent failed lately", Case(UNLUCKY), PLAIN),
+    Feature(
+        "repeated failures: a call of this tool with other arguments failed lately",
+        Case(UNLUCKY, tool="moody"),
+        Case(tool="moody"),
     ),
     Feature("a progress token", Case(meta=PROGRESS), PLAIN),
     Feature("a progress token and one notification", Case(tool="progress", meta=PROGRESS), PLAIN),
@@ -96,23 +137,31 @@ def phase_of(case: Case) -> Phase:
     return Phase(case.tool, IN_FLIGHT, case.tool, dict(case.arguments), 40, server=case.server, meta=case.meta)
 
 
-def start(stack: ExitStack, folder: Path, program: Path) -> tuple[Running, dict[str, Client]]:
-    """One daemon with a server of each kind, and an agent of each kind attached to it. Raises BenchError."""
+Agents = dict[str, tuple[Running, Client]]
+
+
+def start(stack: ExitStack, folder: Path, program: Path) -> Agents:
+    """One daemon with a server of each kind, the small ones, and an agent of each kind attached. Raises BenchError."""
     port = targets.free_port()
     remote = {
         name: stack.enter_context(Running(targets.echo_http(folder, sse=name == "events"))).target.url
         for name in ("json", "events")
     }
     argv = targets.echo_argv(TOOLS)
+    legacy: dict[str, object] = {"command": argv[0], "args": [*argv[1:], "--legacy", "--more"]}
     entries: dict[str, dict[str, object]] = {
-        "legacy": {"command": argv[0], "args": [*argv[1:], "--legacy"]},
-        "modern": {"command": argv[0], "args": list(argv[1:])},
+        "legacy": legacy,
+        "modern": {"command": argv[0], "args": [*argv[1:], "--more"]},
+        "tasking": {"command": argv[0], "args": [*argv[1:], "--more", "--makes-tasks"]},
+        "keyed": legacy | {"tools": {"echo": {"idempotencyArgument": "key"}}},
+        "limited": legacy | {"limits": {"calls": 64}},
+        "narrow": legacy | {"limits": {"calls": IN_FLIGHT // 2}},
         **{name: {"type": "http", "url": url} for name, url in remote.items()},
     }
     made = targets.mcphub(folder / "features", program, servers=0, entries=entries, port=port)
     socket = replace(made, client=())
     endpoint = replace(made, url=targets.endpoint(port), token=targets.TOKEN)
-    hub = stack.enter_context(Running(socket, want=2 * TOOLS + 2 * 5))
+    hub = stack.enter_context(Running(socket, want=6 * (TOOLS + MORE) + 2 * 5))
     ways = {
         CONNECT: made,
         HTTP: endpoint,
@@ -120,14 +169,54 @@ def start(stack: ExitStack, folder: Path, program: Path) -> tuple[Running, dict[
         HTTP_MODERN: replace(endpoint, era="modern"),
         VIEW: replace(endpoint, url=endpoint.url + "/s/legacy"),
     }
-    return hub, {SOCKET: hub.client} | {name: hub.attach(target) for name, target in ways.items()}
+    agents: Agents = {SOCKET: (hub, hub.client)} | {name: (hub, hub.attach(over)) for name, over in ways.items()}
+    for number, way in enumerate((SMALL, TRACED, GUARDED)):
+        settings = "[trace]\nbegin = true\n" if way == TRACED else ""
+        one = targets.mcphub(
+            folder / f"small{number}", program, servers=0, entries={"legacy": legacy}, settings=settings
+        )
+        small = stack.enter_context(Running(replace(one, client=()), want=TOOLS + MORE))
+        agents[way] = small, small.client
+    lose_an_answer(agents[GUARDED][0])
+    return agents
+
+
+def lose_an_answer(hub: Running) -> None:
+    """Another agent's call ends the server, which is back when this returns. Raises BenchError."""
+    other = hub.attach(name="another agent")
+    start_call(other, hub.tool("leave"), {})
+    other.poll(10.0)
+    hub.detach(other)
+    end = time.monotonic() + 20
+    while "error" in (reply := hub.client.request("tools/call", {"name": hub.tool("echo"), "arguments": ECHO})) or (
+        reply.get("isError")
+    ):
+        if time.monotonic() > end:
+            raise BenchError(f"a server that ended was not started again: {str(reply)[:200]}")
+        hub.client.poll(0.1)
+
+
+@contextmanager
+def agent_of(agents: Agents, case: Case) -> Iterator[tuple[Running, Client]]:
+    """Who makes the calls of one side. Raises BenchError."""
+    if case.via != UNLUCKY:
+        yield agents[case.via]
+        return
+    hub, _ = agents[SOCKET]
+    agent = hub.attach()
+    try:
+        for _ in range(2):  # from the second one on it is known with which arguments
+            agent.request("tools/call", {"name": hub.tool("moody", case.server), "arguments": {"text": "fail"}})
+        yield hub, agent
+    finally:
+        hub.detach(agent)
 
 
 def run(folder: Path, program: Path, rounds: int, seconds: float) -> Features:
     """Each feature's two sides right after each other, ROUNDS times, after a turn that does not count."""
     result = Features()
     with ExitStack() as stack:
-        hub, clients = start(stack, folder, program)
+        agents = start(stack, folder, program)
         for turn in range(-1, rounds):
             length = min(0.05, seconds) if turn < 0 else seconds * SHARE
             for feature in FEATURES:
@@ -138,7 +227,8 @@ def run(folder: Path, program: Path, rounds: int, seconds: float) -> Features:
                 try:
                     for side in sides:
                         case = feature.without if side else feature.with_it
-                        taken[side] = load.measure(hub, phase_of(case), length, clients[case.via])
+                        with agent_of(agents, case) as (hub, agent):
+                            taken[side] = load.measure(hub, phase_of(case), length, agent)
                 except (BenchError, OSError) as error:
                     result.errors[feature.name] = str(error)[:300]
                     say(f"  {feature.name}: {error}")

@@ -72,6 +72,8 @@ GOALS = (
     Goal("24", "CPU that a workspace without a project file adds to an agent's start", " us", "most", 1000, 300),
     Goal("25", "attempts at once while 1,000 remote servers go and come back", "", "most", 20, 20),
     Goal("25 s", "the same, from their return until all are connected", " s", "most", 45, 25),
+    Goal("26", "p99 beside an agent with 1,000 calls in flight to the same server, of p99 alone", "x", "most", 3, 1.5),
+    Goal("26 other", "the same, its calls go to another server", "x", "most", 3, 1.5),
     Goal("flood", "echo p50 while another server floods, of its p50 without", "x", "most", 1.5, 1.1),
 )
 

@@ -96,8 +96,9 @@ class Running:
                     raise BenchError(f"nothing listens on port {port}") from None
                 time.sleep(0.01)
 
-    def attach(self, over: Target | None = None) -> Client:
-        """One more client, its handshake done; as OVER says, which is this target attached to in another way."""
+    def attach(self, over: Target | None = None, name: str = "") -> Client:
+        """One more client, its handshake done; as OVER says, which is this target attached to in another way. NAME is
+        what it calls itself, if not what all do."""
         target = over or self.target
         client: Client
         if target.url:
@@ -113,8 +114,14 @@ class Running:
             assert target.ready is not None
             client = self._connect(target.ready, target.era)
         self.clients.append(client)
+        client.name = name or client.name
         client.handshake()
         return client
+
+    def detach(self, client: Client) -> None:
+        """One that `attach` gave goes."""
+        self.clients.remove(client)
+        client.close()
 
     def _http(self, target: Target) -> Client:
         end = time.monotonic() + START_SECONDS

@@ -114,12 +114,13 @@ def mcphub(
     name: str = "mcphub",
     port: int = 0,
     entries: Mapping[str, Mapping[str, object]] | None = None,
+    settings: str = "",
 ) -> Target:
     """`mcphub serve` with SERVERS echo servers `s0`, `s1`, ... of TOOLS tools, agents through `mcphub connect`.
 
     Writes the configuration into FOLDER, which must be this target's alone. AT_ONCE sets how many servers may start
     at the same time (None leaves the default). With PORT agents are served over HTTP too, on the loopback. ENTRIES are
-    further servers, as the configuration has them.
+    further servers, as the configuration has them, SETTINGS more of `settings.toml`.
     """
     environment = base_environment(folder)
     if at_once is not None:
@@ -135,7 +136,10 @@ def mcphub(
     mine: dict[str, object] = {key: {"command": argv[0], "args": argv[1:]} for key, argv in commands.items()}
     (config / "mcp.json").write_text(json.dumps({"mcpServers": mine | dict(entries or {})}))
     if port:
-        (config / "settings.toml").write_text(f'[http]\nlisten = "127.0.0.1:{port}"\n')
+        settings += f'[http]\nlisten = "127.0.0.1:{port}"\n'
+    if settings:
+        (config / "settings.toml").write_text(settings)
+    if port:
         state = Path(environment["XDG_STATE_HOME"]) / "mcphub"
         state.mkdir(parents=True)
         (state / "http-token").touch(mode=0o600)

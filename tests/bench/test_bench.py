@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from . import (
     accounting,
     command,
     configuration,
+    fairness,
     features,
     goals,
     http_load,
@@ -33,7 +35,7 @@ from . import (
 )
 from .http_wire import HttpClient, messages, unchunked
 from .running import Running
-from .wire import BenchError, closed_loop, start_call, wait_reply
+from .wire import BenchError, Client, closed_loop, start_call, wait_reply
 
 TINY = (
     load.Phase("100B c1", 1, "echo", load.SMALL, 100),
@@ -81,6 +83,9 @@ def test_mcphub_is_measured_like_any_target(folder: Path) -> None:
         assert set(hub.bridge_tree()) <= set(tree.gateway)
         results = load.run([direct, hub], TINY, rounds=1, seconds=0.02)
         seen = scale.observe(hub, idle_seconds=0.02)
+        fair = fairness.run(hub, rounds=1, seconds=0.02)
+    assert fair.errors == {} and all(figure.values for figure in fairness.figures(fair).values())
+    assert {fairness.SAME, fairness.OTHER} == set(fair.greedy) and fairness.SAME in fairness.tables(fair)[0]
     print("\n".join(load.tables(results, "direct")))
     assert results["mcphub"].errors == {}
     assert min(seen.daemon_mib, seen.bridge_mib, seen.list_ms) > 0
@@ -112,6 +117,37 @@ def test_slow_call_does_not_hold_the_echo(folder: Path) -> None:
         )
         assert latencies
         assert b'"ok"' in wait_reply(floor.client, slow, 10)
+
+
+class Answered(Client):
+    """A wire that answers each message at once, and keeps what was sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[dict[str, Any]] = []
+        self.done = 0
+
+    def start(self, body: bytes) -> None:
+        self.sent.append(json.loads(body))
+
+    def flush(self) -> None:
+        pass
+
+    def poll(self, timeout: float = 5.0) -> list[tuple[int, bytes]]:
+        new, self.done = self.sent[self.done :], len(self.sent)
+        result = {"content": [{"type": "text", "text": load.SMALL["text"]}]}
+        return [(one["id"], json.dumps({"id": one["id"], "result": result}).encode()) for one in new]
+
+
+def test_each_call_of_a_loop_can_have_a_number_of_its_own() -> None:
+    """Where `_meta` has a place for it, 16 hexadecimal digits stand there, in no two calls the same."""
+    client = Answered()
+    closed_loop(
+        client, "echo", load.SMALL, concurrency=3, seconds=5, most_calls=9, least_bytes=100, meta=features.SPANS
+    )
+    spans = [one["params"]["_meta"]["traceparent"].split("-")[2] for one in client.sent]
+    assert len(set(spans)) == len(spans) == 9
+    assert all(len(span) == 16 and int(span, 16) for span in spans)
 
 
 @pytest.mark.parametrize("kind", ["progress", "junk"])
@@ -279,7 +315,8 @@ def test_http_clients_are_measured_alone_and_in_the_gateway(folder: Path) -> Non
 
 def test_every_feature_is_measured_with_and_without(folder: Path) -> None:
     """One daemon has a server and an agent of each kind; nothing of it fails, and the table has a line for each."""
-    found = features.run(folder, Path(sys.executable).parent / "mcphub", rounds=1, seconds=0.05)
+    assert len({feature.name for feature in features.FEATURES}) == len(features.FEATURES)
+    found = features.run(folder, Path(sys.executable).parent / "mcphub", rounds=1, seconds=0.02)
     assert found.errors == {}
     assert set(found.samples) == {feature.name for feature in features.FEATURES}
     table = features.tables(found)[0]

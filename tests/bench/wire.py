@@ -23,6 +23,8 @@ MODERN_META: dict[str, Any] = {
     "io.modelcontextprotocol/clientInfo": {"name": "mcphub-bench", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
+#: What stands for the call's own number, 16 hexadecimal digits, in the `_meta` of a closed loop: a span of its trace.
+NUMBER = "<number of call>"
 #: A call that nobody answers for this long fails its phase.
 STALL_SECONDS = 30.0
 
@@ -44,6 +46,8 @@ class Client:
     """
 
     version = LEGACY_VERSION
+    #: What it calls itself in `initialize`.
+    name = "mcphub-bench"
 
     def __init__(self, era: str = "legacy") -> None:
         self.era = era
@@ -106,7 +110,7 @@ class Client:
         if self.era == "modern":
             self.request("server/discover")
             return
-        client = {"name": "mcphub-bench", "version": "1"}
+        client = {"name": self.name, "version": "1"}
         self.request("initialize", {"protocolVersion": self.version, "capabilities": {}, "clientInfo": client})
         self.aim("notifications/initialized")
         self.start(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
@@ -269,7 +273,8 @@ def closed_loop(
 ) -> tuple[list[int], int]:
     """Keep CONCURRENCY calls in flight for SECONDS; gives each call's latency and the time passed, in ns.
 
-    TOOL is a tool's name, or a method with a slash in it, whose params ARGUMENTS are. META goes with a tool's call.
+    TOOL is a tool's name, or a method with a slash in it, whose params ARGUMENTS are. META goes with a tool's call;
+    `NUMBER` in it is another number in each.
     Raises BenchError for an error, for a reply under LEAST_BYTES, and when nothing comes for `STALL_SECONDS`.
     """
     now = time.perf_counter_ns
@@ -278,6 +283,7 @@ def closed_loop(
     else:
         params = {"name": tool, "arguments": arguments} | ({"_meta": meta} if meta else {})
         before, after = client.request_parts("tools/call", params)
+    head, numbered, tail = after.partition(NUMBER.encode())
     latencies: list[int] = []
     sent: dict[int, int] = {}
     last = client.last_id
@@ -288,6 +294,8 @@ def closed_loop(
     for _ in range(min(concurrency, most_calls)):
         last += 1
         sent[last] = now()
+        if numbered:
+            after = head + b"%016x" % last + tail
         client.start(before + b"%d" % last + after)
     client.last_id = last
     client.flush()
@@ -310,6 +318,8 @@ def closed_loop(
             if at < end and last < limit:
                 last += 1
                 sent[last] = now()
+                if numbered:
+                    after = head + b"%016x" % last + tail
                 client.start(before + b"%d" % last + after)
         client.flush()
     client.last_id = last

@@ -33,7 +33,7 @@ def given(*views: View) -> tuple[dict[str, InstanceKey], dict[InstanceKey, View]
 
 
 def test_the_same_object_while_nothing_changes() -> None:
-    """C185: a toolset is merged once, however often and by however many agents it is asked for."""
+    """C185, K2.1: a toolset is merged once, however often and by however many agents it is asked for."""
     catalog = Catalog()
     a, b = view("a", tool("x")), view("b", tool("y"), state=DOWN)
     toolset = catalog.toolset("", *given(a, b))
@@ -101,6 +101,18 @@ def test_definitions_are_read_once_a_list() -> None:
     definitions, warnings = catalog.definitions(a)
     assert warnings == ("tool x: inputSchema has no type, taken as an object",)
     assert catalog.definitions(a)[0] is definitions
+
+
+def test_what_a_call_has_shown() -> None:
+    """It is said of this list, once, beside what the list itself says; the tools stay the same objects."""
+    catalog = Catalog()
+    a = view("a", b'{"name":"x"}')
+    toolset, (before, own) = catalog.toolset("", *given(a)), catalog.definitions(a)
+    assert [catalog.warn(a, text) for text in ("one", "one", "two")] == [True, False, True]
+    assert catalog.definitions(a)[1] == (*own, "one", "two") and catalog.definitions(a)[0] is before
+    assert catalog.toolset("", *given(a)) is toolset
+    assert catalog.warn(changed := view("a", b'{"name":"y","inputSchema":{"type":"object"}}', listed=2), "one")
+    assert catalog.definitions(changed)[1] == ("one",)
 
 
 def test_what_is_gone_is_forgotten() -> None:

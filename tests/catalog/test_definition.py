@@ -295,3 +295,22 @@ def test_long_texts_are_cut_for_agents_alone() -> None:
     assert len(rendered(definition)["description"]) == 5000
     assert warnings[0].startswith("tool x: 1 of its texts is cut for agents to 5000 characters")
     assert read_definitions((json.dumps(tool).encode(),), 5000)[1] == ()
+
+
+@pytest.mark.parametrize(
+    ("execution", "task"),
+    [
+        ({"taskSupport": "required"}, True),
+        ({"taskSupport": "optional"}, False),
+        ({"taskSupport": "forbidden"}, False),
+        ({"taskSupport": 5}, False),
+        ({}, False),
+        ([], False),
+        (None, False),
+    ],
+)
+def test_a_tool_that_must_be_a_task(execution: Any, task: bool) -> None:
+    """B78: whether it must be is known to mcphub, and shown to no agent."""
+    (definition,), warnings = read({"name": "x", "inputSchema": OBJECT, "execution": execution})
+    assert definition.task is task and warnings == ()
+    assert "execution" not in rendered(definition) and "execution" not in rendered(definition, modern=False)

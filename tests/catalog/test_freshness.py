@@ -28,13 +28,14 @@ def view(
     capabilities: Mapping[str, Any] = TELLS,
     state: State = UP,
     deaf: bool = False,
+    doubted: frozenset[str] = frozenset(),
     **fresh: Freshness,
 ) -> View:
     """One instance; `fresh` is what was said of its tools or resources. None = it has never been connected."""
     spec = ServerSpec("s", Origin(Scope.USER, "/u/mcp.json", "s"), InProcessSpec("s"))
     facts = Facts(era, "", {}, dict(capabilities), "") if era else None
     said = {f"{kind}/list": freshness for kind, freshness in fresh.items()}
-    return View(spec.key(), spec, state, facts, (), 1, None, fresh=said, deaf=deaf)
+    return View(spec.key(), spec, state, facts, (), 1, None, fresh=said, deaf=deaf, doubted=doubted)
 
 
 def left(*views: View, method: str = TOOLS, now: float = NOW) -> tuple[float, bool]:
@@ -44,7 +45,7 @@ def left(*views: View, method: str = TOOLS, now: float = NOW) -> tuple[float, bo
 
 
 def test_the_strictest_part_counts() -> None:
-    """B57: of 5 s and 60 s, 5 s are left, and fewer later; any private part makes the list private."""
+    """B57, K2.3: of 5 s and 60 s, 5 s are left, and fewer later; any private part makes the list private."""
     five, sixty = Freshness(NOW + 5, True), Freshness(NOW + 60, True)
     views = view("modern", tools=five), view("modern", tools=sixty)
     assert left(*views) == (5, True)
@@ -89,6 +90,16 @@ def test_a_server_that_is_away(state: State) -> None:
     assert left(view("modern", state=state, tools=Freshness(NOW + 60, True))) == (-NOW, True)
     assert left(view("legacy", state=state)) == (-NOW, False)
     assert left(view(None, state=state)) == (-NOW, False)
+
+
+def test_a_list_in_doubt() -> None:
+    """One that has changed, or could not be listed again, is not to be kept, whatever was said of it before; others of
+    the same server are."""
+    doubted = frozenset([TOOLS])
+    assert left(view("modern", tools=Freshness(NOW + 60, True), doubted=doubted)) == (-NOW, True)
+    assert left(view("legacy", doubted=doubted)) == (-NOW, False)
+    both = view("modern", {"tools": {}, "resources": {}}, doubted=doubted, resources=Freshness(NOW + 7))
+    assert left(both, method=RESOURCES) == (7, False)
 
 
 def test_a_server_without_such_a_list() -> None:

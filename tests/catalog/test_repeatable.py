@@ -59,6 +59,11 @@ def test_hints(hints: dict[str, bool], again: bool, scope: Scope, trust: bool) -
         ({"type": "object", "properties": {"k": {"type": "integer"}}}, "its schema wants no string for 'k'"),
         ({"type": "object", "properties": {"k": {"enum": ["a"]}}}, "its schema wants no string for 'k'"),
         ({"type": "object", "properties": {"k": False}}, "its schema wants no string for 'k'"),
+        ({"type": "object", "properties": {"k": {"minLength": 36, "maxLength": 36}}}, ""),
+        ({"type": "object", "properties": {"k": {"maxLength": "odd", "minLength": None}}}, ""),
+        ({"type": "object", "properties": {"k": {"maxLength": 35}}}, "its schema has no room for a UUID in 'k'"),
+        ({"type": "object", "properties": {"k": {"minLength": 37}}}, "its schema has no room for a UUID in 'k'"),
+        ({"type": "object", "properties": {"k": {"format": "email"}}}, "its schema has no room for a UUID in 'k'"),
     ],
 )
 @pytest.mark.parametrize("scope", [Scope.PROJECT, Scope.USER])

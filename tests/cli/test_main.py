@@ -32,6 +32,7 @@ verbs:
   why        why a server runs or does not, and what would change it
   tools      list the merged tools
   call       call one tool
+  calls      what became of calls that may have changed something
   login      sign in to a server, or to all that need it
   logout     sign out of a server, or of all
   reconnect  close and open servers again

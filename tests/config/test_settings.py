@@ -42,11 +42,13 @@ def test_every_key_is_read() -> None:
     local = 5
     remote = 7
     timeout = 1.5
-    attempts = 2
+    attempts = 0
     [call]
     timeout = 60
     [logs]
     stderrBytes = 65536
+    [trace]
+    begin = true
     [stop]
     grace = 0.5
     [roots]
@@ -59,10 +61,11 @@ def test_every_key_is_read() -> None:
     assert (settings.lists.wait, settings.lists.ttl, settings.lists.page_bytes) == (0, 5, 65536)
     assert settings.lists.description_length == 4096
     assert (settings.connect.local, settings.connect.remote) == (5, 7)
-    assert (settings.connect.timeout, settings.connect.attempts) == (1.5, 2)
+    assert (settings.connect.timeout, settings.connect.attempts) == (1.5, 0)
     assert settings.call.timeout == 60
     assert settings.logs.stderr_bytes == 65536
     assert settings.stop.grace == 0.5
+    assert settings.trace.begin is True and not HubSettings().trace.begin
     assert settings.roots.allowed == ("~/src", "/srv")
 
 
@@ -95,6 +98,7 @@ def test_a_broken_file_means_defaults(data: bytes, part: str) -> None:
         (b"timeout = nan", "connect.timeout"),
         (b"timeout = 30000", "connect.timeout: expected float <= 3600"),
         (b"attempts = -1", "connect.attempts"),
+        (b"attempts = 101", "connect.attempts"),
         (b"max_length = 3", "connect.max_length: unknown key; known here: attempts, local, remote, timeout"),
     ],
 )

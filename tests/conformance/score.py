@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,14 +74,26 @@ def needs_authorization(scenario: str) -> bool:
     return scenario.startswith("auth/")
 
 
-def report(title: str, verdicts: Iterable[Verdict], *, reasons: bool = True) -> list[str]:
-    """`TITLE: N/M`, then what did not pass or warned, and why."""
+def report(
+    title: str, verdicts: Iterable[Verdict], *, checks: bool = True, reasons: Mapping[str, str] | None = None
+) -> list[str]:
+    """`TITLE: N/M`, then what did not pass or warned: what its `checks` said, and its reason, by scenario, if any.
+
+    Without a reason its checks are always shown.
+    """
+    known = reasons or {}
     every = list(verdicts)
     lines = [count(title, every)]
     for one in every:
         if not one.passed or one.warned:
             lines.append(f"   {'passed' if one.passed else 'FAILED'} {one.name}")
-            lines += [f"      {line}" for line in one.why if reasons]
+            lines += [f"      {line}" for line in one.why if checks or one.name not in known]
+            lines += textwrap.wrap(
+                f"reason: {known.get(one.name, 'NONE ON RECORD (tests/conformance/reasons.py)')}",
+                width=118,
+                initial_indent="      ",
+                subsequent_indent="      ",
+            )
     return lines
 
 

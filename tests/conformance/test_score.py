@@ -64,10 +64,16 @@ def test_results(tmp_path: Path) -> None:
 
 
 def test_report() -> None:
-    """One line with the numbers, then the failures and what they said."""
+    """One line with the numbers, then the failures, what they said, and the reason, or that there is none."""
     verdicts = [score.verdict("good", checks("SUCCESS")), score.verdict("bad", checks("FAILURE"))]
-    assert score.report("client R scored", verdicts) == [
+    assert score.report("client R scored", verdicts, reasons={"bad": "It is odd."}) == [
         "client R scored: 1/2",
         "   FAILED bad",
         "      check-0: d",
+        "      reason: It is odd.",
     ]
+    assert score.report("client R", verdicts, checks=False, reasons={"bad": "It is odd."})[2:] == [
+        "      reason: It is odd."
+    ]
+    unexplained = score.report("client R", verdicts, checks=False)
+    assert unexplained[2] == "      check-0: d" and "NONE ON RECORD" in unexplained[3]

@@ -125,7 +125,7 @@ async def test_a_process_locked_to_its_first_message(around: Surroundings, log: 
 
 
 async def test_a_process_that_ends_at_any_first_message_but_initialize(around: Surroundings, log: Path) -> None:
-    """C068: it is started again once, begins with initialize, and the era is remembered."""
+    """C068, K2.1: it is started again once, begins with initialize, and the era is remembered."""
     async with working(Bench(fake({"on": {"server/discover": [{"exit": 1}]}}, log=log), around)) as bench:
         await bench.connected()
         assert methods(log)[:2] == ["server/discover", "initialize"]
@@ -200,7 +200,7 @@ async def test_a_remote_server(around: Surroundings, era: str) -> None:
 
 
 async def test_a_version_that_the_server_does_not_know(around: Surroundings) -> None:
-    """C067: of versions named in a refusal, in words or as data, the best common one is asked for once."""
+    """C067, K1.2: of versions named in a refusal, in words or as data, the best common one is asked for once."""
     mcp = OrdinaryMcp(era="legacy")
     async with RudeHttp(mcp) as server:
         refusal = "Unsupported protocol version (supported versions: 2025-06-18, 2025-03-26)"

@@ -127,3 +127,11 @@ def test_it_stands_in_the_meta_of_a_request_and_nowhere_else() -> None:
     assert found["arguments"] == {"_meta": {key: {}}}
     assert list(found["_meta"][key]) == ["extensions", "roots"]
     assert capability_sets.meta_extended(b'"name":"x"', extension) == b'"name":"x"'
+
+
+@pytest.mark.parametrize("mode", ["", "xaa"])
+def test_a_server_that_makes_tasks(mode: str) -> None:
+    """B76: it is told that they can be followed, beside whatever else it is told."""
+    extension = capability_sets.extension_of(_with(OAuthSpec(mode))) if mode else b""
+    names = json.loads(b"{%b}" % capability_sets.with_tasks(extension))["extensions"]
+    assert names.pop("io.modelcontextprotocol/tasks") == {} and len(names) == bool(mode)

@@ -269,6 +269,17 @@ async def test_cancel_once() -> None:
     assert len(wire.frames) == 3
 
 
+async def test_who_withdrew_last_is_known_while_it_is_open() -> None:
+    """Its server may not know of it yet; what knows its connection is not kept beyond the end of that."""
+    client, _, _ = opened()
+    waiter = call(client)
+    assert not client.withdrew
+    client.withdraw(1, "enough")
+    assert [one for one, _ in client.withdrew] == [waiter]
+    client.lost("gone")
+    assert not client.withdrew
+
+
 async def test_deadlines() -> None:
     """C153, C156: a call past its deadline is told so, its server too; one with progress goes on."""
     client, wire, _ = opened()

@@ -8,7 +8,7 @@ import pytest
 
 from mcphub.connection.client import Client
 from mcphub.connection.diagnosis import Diagnosis
-from mcphub.connection.faults import FaultKind
+from mcphub.connection.faults import Fault, FaultKind
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol.http_answer import SESSION_GONE
 from mcphub.transport.one_stream import OneStream
@@ -83,6 +83,35 @@ async def test_a_process_that_ended(code: int, said: str) -> None:
     fault = await diagnosis().why(client, Ended(7, code), "list", GONE)
     assert (fault.kind, fault.exit_code) == (FaultKind.EXITED, code)
     assert said in fault.message
+
+
+@pytest.mark.parametrize(
+    ("text", "opened"),
+    [
+        ("sh: 1: cannot create /dev/stdout: No such device or address", "/dev/stdout"),
+        ("bash: line 1: /dev/stdin: No such device or address", "/dev/stdin"),
+        ("OSError: [Errno 6] No such device or address: '/dev/fd/1'", "/dev/fd/1"),
+        ("Error: ENXIO: no such device or address, open '/proc/self/fd/1'", "/proc/self/fd/1"),
+        ("sh: 1: cannot open /dev/ttyS9: No such device or address", ""),
+        ("sh: 1: cannot create /dev/stdout: Permission denied", ""),
+        ("cannot open /dev/fd/12: No such device or address", ""),
+    ],
+)
+async def test_a_program_that_opens_its_stdout(text: str, opened: str) -> None:
+    """A socket cannot be opened by its name in /dev, so the remedy is pipes; not where it has them, and not of
+    one that has served already."""
+
+    def fault(phase: str, sockets: bool) -> Fault:
+        found = Diagnosis(False, 30.0, str, lambda lines: [text, "exit"], sockets)
+        return found.fault(FaultKind.EXITED, phase, "it ended", 2)
+
+    usual = fault("handshake", False).remedy("db")
+    said = fault("handshake", True).remedy("db")
+    assert (said != usual) is bool(opened)
+    if opened:
+        assert said.startswith(f'the program opens {opened}, which is a socket: give its entry "stdio": "pipe"')
+        assert said.endswith("`mcphub reconnect db`")
+    assert fault("serve", True).remedy("db") == usual
 
 
 async def test_a_remote_server() -> None:

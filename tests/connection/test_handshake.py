@@ -292,7 +292,7 @@ async def test_a_server_without_tools(capabilities: Any) -> None:
     ],
 )
 async def test_lists(pages: list[Any], names: list[str], warns: str) -> None:
-    """C146: all pages are walked; one that repeats, or names no next one, ends the walk with a word."""
+    """C146, B60: all pages are walked; one that repeats, or names no next one, ends the walk with a word."""
     found, cut, peer = await listed(*pages)
     assert found == names
     assert cut.startswith(warns) and bool(cut) == bool(warns)
@@ -300,7 +300,7 @@ async def test_lists(pages: list[Any], names: list[str], warns: str) -> None:
 
 
 async def test_a_list_without_end() -> None:
-    """C146: ever-new cursors, or ever more tools, are asked for only so long."""
+    """C146, B60: ever-new cursors, or ever more tools, are asked for only so long."""
     pages = [page(cursor=str(i)) for i in range(1000)]
     _, cut, peer = await listed(*pages)
     assert len(peer.methods) == MAX_PAGES

@@ -405,6 +405,53 @@ async def test_the_own_session_is_over(around: Surroundings) -> None:
         assert sessions(server) == ["session-2"] * 2
 
 
+@pytest.mark.parametrize("era", ["legacy", "both"])
+@pytest.mark.parametrize("turns", [(NOTHING,), (NOTHING, SAMPLING, ELICITATION)], ids=["one set", "three sets"])
+async def test_a_server_that_is_gone(around: Surroundings, turns: tuple[bytes, ...], era: str) -> None:
+    """C086: the third call in a row that fails, in whichever sessions, ends the worker's own connection too: what the
+    status says of the server is that it cannot be reached."""
+    async with RudeHttp(OrdinaryMcp(era=era)) as server, connected(far(server.url), around) as bench:
+        for declares in turns:
+            assert await call(bench, declares).outcome == ["answered"]
+        await server.__aexit__(None, None, None)
+        for number in range(3):
+            assert isinstance(bench.worker.state, Connected)
+            assert await call(bench, turns[number % len(turns)]).outcome == ["unreachable"]
+        await bench.lost()
+        assert bench.worker.last_fault is not None
+        assert "too many requests in a row failed: nothing listens at" in bench.worker.last_fault.message
+
+
+async def test_a_server_that_is_gone_before_there_are_sessions(around: Surroundings) -> None:
+    """C086: openings that fail on their way count like calls."""
+    async with RudeHttp(OrdinaryMcp()) as server, connected(far(server.url), around) as bench:
+        await server.__aexit__(None, None, None)
+        for _ in range(3):
+            if isinstance(bench.worker.state, Connected):
+                assert (await call(bench).outcome)[0] in ("unreachable", "refused")  # as the connection ends meanwhile
+        await bench.lost()
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [(SAMPLING, False), (SAMPLING, True)] * 3,
+        [(SAMPLING, False), (SAMPLING, False), (ELICITATION, True), (NOTHING, False), (ELICITATION, False)],
+    ],
+    ids=["its own", "another session's"],
+)
+async def test_failures_with_an_answer_between(around: Surroundings, turns: list[tuple[bytes, bool]]) -> None:
+    """C086: an answer, in whichever session, ends the row: the own connection, which stays, is not even asked."""
+    async with RudeHttp(OrdinaryMcp()) as server, connected(far(server.url), around) as bench:
+        for declares in (SAMPLING, ELICITATION, NOTHING):
+            assert await call(bench, declares).outcome == ["answered"]
+        for declares, answered in turns:
+            if not answered:
+                server.on("tools/call", raw(CLOSE))
+            assert await call(bench, declares).outcome == ["answered" if answered else "lost"]
+        assert not server.sent("ping") and bench.states == ["Pending", "Connected"]
+
+
 async def test_three_in_a_row(around: Surroundings) -> None:
     """C086: they end that session alone; the worker's own connection is looked at."""
     async with RudeHttp(OrdinaryMcp()) as server, connected(far(server.url), around) as bench:
@@ -497,7 +544,7 @@ async def test_what_a_server_says(around: Surroundings) -> None:
 
 
 async def test_the_log_level(around: Surroundings) -> None:
-    """Each session of a server that logs gets the level, when it begins and whenever it is another one."""
+    """B73: each session of a server that logs gets the level, when it begins and whenever it is another one."""
     mcp = OrdinaryMcp(capabilities={"tools": {}, "logging": {}}, results={"logging/setLevel": {}})
     async with RudeHttp(mcp) as server, connected(far(server.url), around) as bench:
         bench.worker.want_log_level("debug")

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from mcphub.connection import lists as module
-from mcphub.connection.handshake import Ignored
+from mcphub.connection.doubts import MOST
+from mcphub.connection.handshake import Facts, Ignored
 from mcphub.connection.lists import Lists
 from mcphub.connection.machine import Asked, Connected
+from mcphub.connection.source import Source
+from mcphub.errors import JSONRPCError, TransportError
 from mcphub.transport.link import Surroundings
 from tests.connection.workers import (
     Bench,
@@ -34,7 +43,7 @@ CHANGED = {"notify": "notifications/tools/list_changed"}
 
 
 async def test_a_changed_list(around: Surroundings, log: Path) -> None:
-    """It is listed again, soon; a change that changes nothing is not news."""
+    """K2.4: it is listed again, soon; a change that changes nothing is not news."""
     script = {"on": {"ping": [{"tools": ["a", "b"]}, {"tools": ["a", "b"]}]}, "tools": ["a"]}
     async with working(Bench(fake(script, log=log), around)) as bench:
         await bench.connected()
@@ -264,3 +273,213 @@ async def test_how_long_changes_are_waited_for() -> None:
     assert [round(lists.settle(), 2) for _ in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     clock += module.SETTLE_MOST + 1
     assert lists.settle() == module.SETTLE
+
+
+def items(count: int) -> bytes:
+    return json.dumps({"tools": [{"name": f"t{n}"} for n in range(count)], "ttlMs": 60_000}).encode()
+
+
+def count(lists: Lists) -> int:
+    return len(lists.tools)
+
+
+def tools(lists: Lists) -> tuple[bytes, ...]:
+    return lists.tools
+
+
+def due(lists: Lists) -> bool:
+    return lists.due
+
+
+def whole(lists: Lists) -> bool:
+    return lists.whole
+
+
+class Tools:
+    """A server's end of a connection: each request waits for its answer; others of the shelf it does not offer."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self.era = "modern"
+        self.deaf = False
+        self.asked: list[str] = []
+        self.answers, self._answers = anyio.create_memory_object_stream[bytes | Exception](10)
+
+    async def request(self, method: str, params: bytes, *, timeout: float) -> bytes:
+        self.asked.append(method)
+        answer = await self._answers.receive()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def usable(self, tools: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[str, ...]]:
+        return tools, ()
+
+
+FACTS = Facts("modern", "2026-07-28", {}, {"tools": {"listChanged": True}}, "")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Tools]:
+    tools = Tools()
+    with tools.answers, tools._answers:
+        yield tools
+
+
+async def list_again(lists: Lists, server: Any) -> None:
+    with anyio.fail_after(5):
+        await lists.again(server, server, FACTS)
+
+
+async def test_a_change_while_a_list_is_read(server: Tools) -> None:
+    """What comes is shown, but is no list that anybody may keep: it may be of before the change. Another one is read,
+    and that is."""
+    changed: list[frozenset[str]] = []
+    lists = Lists(
+        1.0, time.monotonic, wake=lambda: None, changed=lambda: changed.append(lists.doubts.methods), warn=print
+    )
+    lists.take((b"a",), {})
+    lists.told("notifications/tools/list_changed")
+    assert changed == [{"tools/list"}], "from now on nobody keeps the old one"
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(list_again, lists, server)
+        await anyio.wait_all_tasks_blocked()
+        for _ in range(3):
+            lists.told("notifications/tools/list_changed")
+        server.answers.send_nowait(items(1))
+    assert due(lists) and count(lists) == 1 and "tools/list" in lists.doubts
+    server.answers.send_nowait(items(2))
+    await list_again(lists, server)
+    assert count(lists) == 2 and lists.doubts.methods == frozenset() == changed[-1]
+    assert not due(lists) and server.asked == ["tools/list"] * 2
+
+
+async def test_all_who_ask_share_one_request(server: Tools) -> None:
+    """K2.4: however many agents ask for a list that is old, or just being read."""
+    later = 0.0
+    clock = asyncio.get_running_loop().time
+    lists = Lists(1.0, lambda: clock() + later, wake=lambda: None, changed=lambda: None, warn=print)
+    silent = replace(FACTS, capabilities={"tools": {}})
+    link: Any = server
+    lists.take((), {})
+    lists.look_again(module.TOOLS)
+    server.answers.send_nowait(items(1))
+    await list_again(lists, server)
+    later += 3600
+    for _ in range(100):
+        lists.wanted(module.TOOLS, silent, link)
+    assert due(lists)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(list_again, lists, server)
+        await anyio.wait_all_tasks_blocked()
+        later += 3600
+        for _ in range(100):
+            lists.wanted(module.TOOLS, silent, link)
+        server.answers.send_nowait(items(1))
+    assert not due(lists) and server.asked == ["tools/list"] * 2
+
+
+async def test_a_connection_that_is_lost_while_a_list_is_read(server: Tools) -> None:
+    """The old list stays, and nothing of the new one counts."""
+    lists = Lists(1.0, time.monotonic, wake=lambda: None, changed=lambda: None, warn=print)
+    lists.take((b"a",), {})
+    lists.told("notifications/tools/list_changed")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(list_again, lists, server)
+        await anyio.wait_all_tasks_blocked()
+        server.over = True
+        server.answers.send_nowait(TransportError("gone", kind="lost"))
+    assert tools(lists) == (b"a",) and lists.listed == 1 and "tools/list" in lists.doubts
+
+
+async def test_a_list_that_cannot_be_listed_again(server: Tools) -> None:
+    """The old one is shown, in doubt, and tried again when an agent asks, though its server tells of changes; for so
+    long, and then it is empty until the server gives one."""
+    later, warned = 0.0, list[str]()
+    clock = asyncio.get_running_loop().time
+    lists = Lists(1.0, lambda: clock() + later, wake=lambda: None, changed=lambda: None, warn=warned.append)
+    link: Any = server
+    lists.take((b"a",), {})
+    lists.told("notifications/tools/list_changed")
+    server.answers.send_nowait(JSONRPCError(-1, "not now"))
+    await list_again(lists, server)
+    assert tools(lists) == (b"a",) and "tools/list" in lists.doubts and not due(lists)
+    lists.wanted(module.TOOLS, FACTS, link)
+    assert not due(lists), "so soon nobody asks again"
+    later += module.FAILED_LEAST
+    lists.wanted(module.TOOLS, FACTS, link)
+    assert due(lists) and tools(lists) == (b"a",)
+    server.answers.send_nowait(JSONRPCError(-1, "not now"))
+    await list_again(lists, server)
+    later += MOST
+    lists.wanted(module.TOOLS, FACTS, link)
+    assert tools(lists) == () and not whole(lists) and "too long" in warned[-1]
+    server.answers.send_nowait(items(2))
+    await list_again(lists, server)
+    assert count(lists) == 2 and whole(lists) and lists.doubts.methods == frozenset()
+
+
+async def test_a_later_list_of_another_release(around: Surroundings, log: Path) -> None:
+    """K2.2: a server that comes back as another release has what it lists, also where that is cut, and nothing of the
+    old one's lists."""
+    prompts = {"prompts/list": [{"answer": {"prompts": [{"name": "poem"}]}}]}
+    broken = {"tools/list": [[FIRST_PAGE], [NO_PAGE]], "prompts/list": [NO_PAGE]}
+    script = {
+        "capabilities": {"tools": {}, "prompts": {}},
+        "starts": [{"version": "1", "on": prompts}, {"version": "2", "on": broken}],
+    }
+    async with working(Bench(fake(script, log=log), around)) as bench:
+        await bench.connected()
+        worker = bench.worker
+        first = worker.lists.source
+        assert count(worker.lists) == 3 and worker.lists.shelf["prompts/list"]
+        assert first is not None and first.release.endswith("\x001")
+        worker.post(Asked())
+        await bench.lost()
+        await bench.connected()
+        assert count(worker.lists) == 1 and "prompts/list" not in worker.lists.shelf
+        assert worker.lists.source == replace_struct(first, release=first.release[:-1] + "2")
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ({}, module.UNTOLD_LEGACY),
+        ({"ttlMs": 0}, module.UNTOLD_LEAST),
+        ({"ttlMs": 20_000}, 20.0),
+        ({"ttlMs": "soon"}, module.UNTOLD_LEAST),
+        ({"ttlMs": 10**12}, 86_400.0),
+    ],
+    ids=["nothing", "not at all", "20 s", "nonsense", "for ever"],
+)
+async def test_how_long_a_list_is_believed(server: Tools, said: dict[str, Any], kept: float) -> None:
+    """By what its server said, as far as our own limits go; where it said nothing, by our own time. Then whoever asks
+    has it listed again."""
+    later, clock = 0.0, asyncio.get_running_loop().time
+    lists = Lists(1.0, lambda: clock() + later, wake=lambda: None, changed=lambda: None, warn=print)
+    link: Any = server
+    silent = replace(FACTS, era="modern" if said else "legacy", capabilities={"tools": {}})
+    server.era = silent.era
+    lists.take((), {})
+    lists.look_again(module.TOOLS)
+    server.answers.send_nowait(json.dumps({"tools": [], **said}).encode())
+    with anyio.fail_after(5):
+        await lists.again(server, server, silent)  # type: ignore[arg-type]
+    for age, expected in ((kept - 2, False), (kept + 2, True)):
+        later = age
+        lists.wanted(module.TOOLS, silent, link)
+        assert due(lists) is expected
+
+
+async def test_a_list_that_is_as_it_was_saved() -> None:
+    """It is no news: what was merged of it stays merged. Only it is the server's own word from then on."""
+    lists, source = quiet_lists(), Source("modern", "2026-07-28", "x")
+    saved, shelf = (b"a", b"b"), {"prompts/list": (b"p",)}
+    lists.recall(saved, shelf, source)
+    assert (lists.saved, lists.listed, lists.shelved) == (True, 1, 1)
+    lists.met(source)
+    lists.take((b"".join((b"", b"a")), b"b"), {"prompts/list": (b"p",)})
+    assert lists.tools is saved and lists.shelf == shelf
+    assert (lists.saved, lists.listed, lists.shelved) == (False, 1, 1)
+    lists.forget()
+    assert (tools(lists), lists.shelf, lists.source, lists.saved) == ((), {}, None, False)

@@ -205,7 +205,7 @@ EVENTS = st.one_of(
     st.builds(Backoff, attempts=st.integers(0, 4)),
 )
 def test_random_walks(walk: list[tuple[Event, float, float]], backoff: Backoff) -> None:
-    """C085, C086: whatever happens in whatever order, the machine keeps its promises."""
+    """C085, C086, H7: whatever happens in whatever order, the machine keeps its promises."""
     state: State = Pending(0, 0.0)
     now = 0.0
     for event, passed, jitter in walk:

@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 
+from mcphub.connection.backoff import Backoff
 from mcphub.connection.faults import Fault, FaultKind
+from mcphub.connection.machine import Asked
 from mcphub.connection.opening import Opening, pinned
 from mcphub.protocol import era
 from mcphub.spec import HttpSpec, InProcessSpec, Origin, Scope, Secret, ServerSpec, SseSpec, StdioSpec, WsSpec
+from mcphub.transport.link import Surroundings
+from tests.connection.workers import Bench, remote, working
+from tests.fakes.ordinary_mcp import OrdinaryMcp
+from tests.fakes.rude_http import CLOSE, RudeHttp, body, empty, raw
 
 TRANSPORTS: dict[str, Any] = {
     "stdio": StdioSpec("x"),
@@ -137,7 +143,7 @@ def test_the_modern_era_needs_the_newer_transport() -> None:
     ("phase", "remembered"), [("spawn", True), ("handshake", False), ("list", False), ("serve", True)]
 )
 def test_what_a_fault_leaves_of_the_era(phase: str, remembered: bool) -> None:
-    """A handshake or list that fails may fail for the remembered era; anything else says nothing of it."""
+    """B21: a handshake or list that fails may fail for the remembered era; anything else says nothing of it."""
     opening = Opening(spec("stdio"))
     opening.opened("modern")
     opening.failed(fault(FaultKind.NO_ANSWER, phase))
@@ -171,3 +177,80 @@ def test_a_websocket_that_is_closed_at_the_first_message() -> None:
     again = opening.after(lost, older=False, probe=probe, first=True)
     assert again == era.Probe(first="legacy", restarted=True)
     assert opening.after(lost, older=False, probe=again, first=True) is None
+
+
+# --- over HTTP --------------------------------------------------------------------------------------------------------
+
+AGAIN = Backoff(attempts=9, first=0.01, most=0.01)
+
+
+def posted(server: RudeHttp) -> list[str]:
+    """The first messages of handshakes that it was sent, and what was asked for by GET."""
+    return [one.key for one in server.requests if one.key in ("server/discover", "initialize", "GET")]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("status", [429, 500, 503, "lost"])
+async def test_trouble_that_says_nothing_of_the_era(around: Surroundings, status: int | str) -> None:
+    """B21: no era follows from it: the server is asked from the beginning once it is well."""
+    trouble = raw(CLOSE) if isinstance(status, str) else empty(status)
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server:
+        server.on("server/discover", trouble, times=2)
+        async with working(Bench(remote(server.url), around, backoff=AGAIN)) as bench:
+            await bench.connected()
+            assert posted(server) == ["server/discover"] * 3
+            assert bench.worker.client is not None and bench.worker.client.era == "modern"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("status", [401, 403])
+async def test_who_guards_a_server_says_nothing_of_the_era(around: Surroundings, status: int) -> None:
+    """B21: nothing else is sent to a server that wants a sign-in, or refuses."""
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server:
+        server.on("server/discover", empty(status), times=None)
+        async with working(Bench(remote(server.url), around, backoff=AGAIN)) as bench:
+            await bench.until(lambda worker: type(worker.state).__name__ not in ("Connecting", "Waiting", "Pending"))
+            assert "initialize" not in posted(server) and "server/discover" in posted(server)
+
+
+@pytest.mark.anyio
+async def test_an_era_that_is_known(around: Surroundings) -> None:
+    """B21: the next connection sends no probe; the one after a handshake that failed does."""
+    async with (
+        RudeHttp(OrdinaryMcp()) as server,
+        working(Bench(remote(server.url), around, backoff=AGAIN)) as bench,
+    ):
+        for fails, again in ((0, ["initialize"]), (1, ["initialize", "server/discover", "initialize"])):
+            await bench.connected()
+            before = [bench.worker.client, None]
+            count = len(posted(server))
+            if fails:
+                server.on("initialize", empty(500))
+            bench.worker.post(Asked())
+            await bench.until(lambda worker: worker.client not in before)  # noqa: B023
+            assert [key for key in posted(server)[count:] if key != "GET"] == again
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("code", [-32020, -32021, -32022])
+async def test_a_modern_refusal(around: Surroundings, code: int) -> None:
+    """B20: 400 with an error of the modern era stays in it."""
+    data = {"supported": ["2026-07-28"], "requested": "x", "requiredCapabilities": {}}
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server:
+        server.on("server/discover", lambda request: body(request.error(code, "no", data), status=400))
+        async with working(Bench(remote(server.url), around, backoff=AGAIN)) as bench:
+            await bench.connected()
+            assert posted(server) == ["server/discover"] * 2
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("status", [404, 405])
+async def test_the_ladder_down(around: Surroundings, status: int) -> None:
+    """B20: an empty 400 leads to `initialize` by POST; where that finds nothing to post to, GET, and `endpoint`."""
+    async with RudeHttp(OrdinaryMcp(era="sse")) as server:
+        server.on("server/discover", empty(400), times=None)
+        server.on("initialize", empty(status))
+        async with working(Bench(remote(server.url), around, backoff=AGAIN)) as bench:
+            await bench.connected()
+            assert posted(server)[:4] == ["server/discover", "initialize", "GET", "initialize"]
+            assert server.sent("initialize")[-1].path.startswith("/messages")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +14,42 @@ import anyio
 import psutil
 import pytest
 from msgspec.structs import replace
+from websockets.asyncio.server import ServerConnection
 
 from mcphub.connection import handshake
 from mcphub.connection import worker as module
 from mcphub.connection.backoff import Backoff
+from mcphub.connection.capability_sets import SHARED
+from mcphub.connection.doubts import MOST
 from mcphub.connection.faults import FaultKind
-from mcphub.connection.handshake import Ignored
+from mcphub.connection.handshake import Facts, Ignored
 from mcphub.connection.machine import IDLE, Asked, Connected, Disabled, Failed, NeedsAuth, Pending, TurnedOff
 from mcphub.connection.rest import Known
+from mcphub.connection.source import Source
 from mcphub.connection.worker import Worker
 from mcphub.errors import JSONRPCError
-from mcphub.spec import InProcessSpec, Origin, Scope, ServerSpec, StdioSpec
+from mcphub.spec import (
+    HelperSpec,
+    HttpSpec,
+    InProcessSpec,
+    Origin,
+    Scope,
+    Secret,
+    ServerSpec,
+    SseSpec,
+    StdioSpec,
+    WsSpec,
+)
 from mcphub.transport.link import Surroundings
 from tests.connection.workers import (
     HANGS,
     MESSAGE,
     STUBBORN,
     Bench,
+    Call,
     eventually,
     fake,
+    methods,
     outcome,
     poke,
     received,
@@ -40,7 +60,22 @@ from tests.connection.workers import (
     working,
 )
 from tests.fakes.ordinary_mcp import OrdinaryMcp
-from tests.fakes.rude_http import CLOSE, NEVER, RESET, Reply, RudeHttp, comment, empty, event, raw, stream
+from tests.fakes.rude_http import (
+    CLOSE,
+    NEVER,
+    RESET,
+    Reply,
+    Request,
+    RudeHttp,
+    body,
+    comment,
+    empty,
+    event,
+    raw,
+    stream,
+)
+from tests.fakes.rude_websocket import RudeWebSocket
+from tests.fakes.scripted import dumped
 from tests.transport.peers import descriptors
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
@@ -322,6 +357,62 @@ async def test_what_is_odd_is_counted_over_all_connections(around: Surroundings)
         assert bench.worker.counters()["noise"] == 4
 
 
+async def test_binary_messages_are_counted(around: Surroundings) -> None:
+    """C183: what comes in a binary message is not read, and counted where the status shows it; the text that follows
+    is the answer."""
+    results: dict[str, Any] = {
+        "initialize": {
+            "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"},
+        },
+        "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": []},
+    }  # fmt: skip
+
+    async def answer(connection: ServerConnection, message: str) -> None:
+        asked = json.loads(message)
+        if "id" not in asked:
+            return
+        found = results.get(asked["method"])
+        said = {"result": found} if found is not None else {"error": {"code": -32601, "message": "no"}}
+        text = dumped({"jsonrpc": "2.0", "id": asked["id"], **said})
+        if asked["method"] == "tools/call":
+            await connection.send(text)
+        await connection.send(text, text=True)
+
+    async with RudeWebSocket(answer) as server:
+        spec = replace(remote(server.url), transport=WsSpec(Secret(server.url), {}, server.url))
+        async with working(Bench(spec, around)) as bench:
+            await bench.connected()
+            assert "binary_messages" not in bench.worker.counters()
+            for _ in range(5):
+                assert await outcome(start_call(bench)) == ["answered"]
+            assert bench.worker.counters()["binary_messages"] == 5
+
+
+async def test_what_a_transport_sees_is_counted_once(around: Surroundings) -> None:
+    """Odd things of a transport are in the counters as those of messages are, in sessions too, and once each however
+    often its server is connected again."""
+    mcp = OrdinaryMcp()
+    async with RudeHttp(mcp) as server, working(Bench(remote(server.url), around)) as bench:
+        await bench.connected()
+        assert bench.worker.client is not None and bench.worker.sessions is not None
+        odd = lambda request: body(request.result({"content": []}), "text/plain")  # noqa: E731
+        server.on("tools/call", odd, times=2)
+        assert await outcome(start_call(bench)) == ["answered"]
+        session = bench.worker.sessions.client_for(bench.worker.client, False, b"{}")
+        one = Call()
+        session.call_tool(one, b'"echo"', b"{}", b"")
+        assert await outcome(one) == ["answered"]
+        session.note("seen", "something")
+        for _ in range(2):
+            bench.worker.post(Asked())
+            await bench.until(lambda w: not isinstance(w.state, Connected))
+            await bench.connected()
+        assert {name: bench.worker.counters()[name] for name in ("content_type", "seen")} == {
+            "content_type": 2, "seen": 1
+        }  # fmt: skip
+
+
 # --- remote servers ---------------------------------------------------------------------------------------------------
 
 
@@ -418,12 +509,46 @@ async def test_401_to_one_call(around: Surroundings) -> None:
         await bench.connected()
         server.on("tools/call", empty(401))
         assert await outcome(start_call(bench)) == ["needs_auth"]
+        assert "wants credentials" in bench.worker.admission.refusal
         assert await outcome(start_call(bench)) == ["answered"]
-        assert bench.states == ["Pending", "Connected"]
+        assert bench.states == ["Pending", "Connected"] and not bench.worker.admission.refusal
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_a_helper_that_is_refused_again_and_again(around: Surroundings, tmp_path: Path, kind: str) -> None:
+    """C116: a server that refuses what its helper prints stays connected, and says so for as long as it does: until it
+    lets a request in again, of whichever agent."""
+    token = tmp_path / "token"
+    token.write_text("good")
+    code = "import json, sys; print(json.dumps({'X-Key': open(sys.argv[1]).read()}))"
+    words = tuple(map(Secret, (sys.executable, "-I", "-S", "-c", code, str(token))))
+    mcp, valid = OrdinaryMcp(era="sse" if kind == "sse" else "legacy"), ["good"]
+
+    def guarded(request: Request) -> Reply:
+        return mcp(request) if request.header("X-Key") in valid else empty(401)
+
+    async with RudeHttp(guarded) as server:
+        transport = (SseSpec if kind == "sse" else HttpSpec)(
+            Secret(server.url), {}, server.url, helper=HelperSpec(words, "python", "/")
+        )
+        spec = replace(remote(server.url), transport=transport)
+        async with working(Bench(spec, around)) as bench:
+            await bench.connected()
+            assert bench.worker.admission.refusal == ""
+            valid[:] = ["another"]
+            token.write_text("wrong")
+            for _ in range(4):
+                assert await outcome(start_call(bench)) == ["refused"]
+            said = "refuses the credentials that headersHelper printed (HTTP 401 Unauthorized); correct the helper"
+            assert bench.worker.admission.refusal == said
+            valid[:] = ["wrong"]
+            assert await outcome(start_call(bench)) == ["answered"]
+            assert bench.worker.admission.refusal == ""
+            assert bench.states == ["Pending", "Connected"]
 
 
 async def test_three_in_a_row(around: Surroundings) -> None:
-    """C086: one lost call ends nothing, three in a row the connection, which then comes back."""
+    """C086, K1.4: one lost call ends nothing, three in a row the connection, which then comes back."""
     async with RudeHttp(OrdinaryMcp(era="modern")) as server, working(Bench(remote(server.url), around)) as bench:
         await bench.connected()
         server.on("tools/call", raw(CLOSE), times=2)
@@ -642,3 +767,88 @@ async def test_one_that_parts(around: Surroundings, log: Path) -> None:
     async with working(Bench(fake(HANGS), around)) as bench:
         bench.worker.part(TurnedOff("stopping"))
         assert isinstance(bench.worker.state, Disabled)
+
+
+def known(spec: ServerSpec, *tools: bytes, at: float = 0.0, **source: Any) -> Known:
+    """What such a server said once."""
+    facts = Facts("legacy", "2025-11-25", {}, {"tools": {}}, "say")
+    return Known(facts, tools, {}, Source("legacy", "2025-11-25", declares=SHARED, **source), at)
+
+
+async def test_what_another_daemon_knew(around: Surroundings, log: Path) -> None:
+    """It is shown until the server has said something itself, and not after that."""
+    spec = fake({"starts": [HANGS, {"tools": []}]}, log=log)
+    async with working(Bench(spec, around)) as bench:
+        worker = bench.worker
+        worker.remember(known(spec, b"old"))
+        await eventually(lambda: bool(methods(log)))
+        assert (worker.tools, worker.unlisted, worker.facts is not None) == ((b"old",), True, True)
+        worker.remember(known(spec, b"older"))
+        assert worker.tools == (b"old",), "the first one counts"
+        worker.post(Asked())
+        await bench.connected()
+        assert (list(worker.tools), worker.unlisted, worker.listed) == ([], False, 2)
+        worker.remember(known(spec, b"old"))
+        assert list(worker.tools) == []
+
+
+async def test_what_was_offered_to_another_agent(around: Surroundings, log: Path) -> None:
+    """A server of one agent alone was told what that one can do: what it offered then is not shown to one that can do
+    other things."""
+    spec = fake(HANGS, log=log, agent="1")
+    for introduced_first in (True, False):
+        async with working(Bench(spec, around)) as bench:
+            if introduced_first:
+                bench.worker.introduce(b"{}")
+            bench.worker.remember(known(spec, b"old"))
+            bench.worker.introduce(b"{}")
+            assert (bench.worker.tools, bench.worker.listed) == ((), 0)
+    async with working(Bench(spec, around)) as bench:
+        bench.worker.introduce(SHARED)
+        bench.worker.remember(known(spec, b"old"))
+        assert bench.worker.tools == (b"old",)
+
+
+async def test_lists_of_a_server_that_is_away_for_long(around: Surroundings, log: Path) -> None:
+    """They are gone after their time; of one that sleeps they are shown still, but it is started for its lists as soon
+    as somebody asks for one."""
+    week_ago = time.time_ns() / 1e9 - MOST - 60
+    away, sleeps = fake(HANGS, log=log), fake({"tools": ["new"]}, log=log, lazy=True)
+    async with working(Bench(away, around)) as bench:
+        bench.worker.remember(known(away, b"old", at=week_ago))
+        await bench.until(lambda w: not w.listed)
+        assert any("away for too long" in text for text in bench.logged)
+        bench.worker.remember(known(away, b"old", at=week_ago + 3600))
+        assert bench.worker.tools == (b"old",)
+    async with working(Bench(sleeps, around, known=known(sleeps, b"old", at=week_ago))) as bench:
+        await eventually(lambda: bench.worker.shelf_life.over)
+        assert (bench.worker.tools, bench.worker.state) == ((b"old",), IDLE)
+        bench.worker.list_wanted("tools/list")
+        await bench.until(lambda w: b'"new"' in w.tools[0])
+        await bench.connected()
+        assert not bench.worker.shelf_life.over
+
+
+async def test_lists_got_with_other_credentials(around: Surroundings, log: Path) -> None:
+    """B59, H5, K2.2, K5.3: what a server listed for one principal is not shown once it is used as another one: it is
+    listed anew where it is connected, and gone where it is not. A sign-out names no other one."""
+    spec = fake({"tools": ["a"]}, log=log)
+    async with working(Bench(spec, around)) as bench:
+        worker = bench.worker
+        await bench.connected()
+        worker.used_as("")
+        assert not worker.lists.due
+        worker.used_as("somebody")
+        assert "tools/list" in worker.view().doubted
+        await bench.until(lambda w: not w.view().doubted)
+        assert methods(log).count("tools/list") == 2
+        worker.used_as("somebody")
+        assert not worker.lists.due
+        assert worker.known is not None and worker.known.source.principal == "somebody"
+    away = fake(HANGS, log=log)
+    async with working(Bench(away, around)) as bench:
+        bench.worker.remember(known(away, b"old", principal="somebody"))
+        for principal, left in (("somebody", 1), ("", 1), ("another", 0)):
+            bench.worker.used_as(principal)
+            assert len(bench.worker.tools) == left
+        assert bench.worker.facts is None

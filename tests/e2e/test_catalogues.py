@@ -1,4 +1,5 @@
-"""What lazy servers offer is known over the end of the daemon: nobody starts one to ask it."""
+"""What servers offer is known over the end of the daemon: nobody starts a lazy one to ask it, and one that is on its
+way shows what it offered."""
 
 from __future__ import annotations
 
@@ -118,3 +119,71 @@ async def test_what_was_saved_is_judged_as_what_was_listed(place: Place) -> None
         assert await names(agent) == {"mcp__lazy__echo"}
         assert "withheld" in str(await agent.call("mcp__lazy__odd"))
         assert len(place.starts("lazy")) == 2
+
+
+#: Of a server that is started and says nothing.
+HANGS: dict[str, Any] = {"on": {"server/discover": [], "initialize": []}}
+SETTINGS = '[pinning]\nothers = "withhold"\n[policy]\ndeniedTools = ["slow/denied"]\n'
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_that_is_on_its_way_shows_what_it_offered(place: Place, era: str) -> None:
+    """K2.1: also after SIGKILL. Policy, pins and hygiene look at it as at a list that has just come; nobody may keep
+    it; calls wait for it, those of tools that it may have meanwhile too; the status says how old it is. What it lists
+    then takes its place, and what has not changed is not written again."""
+    unclean = {"name": "clean", "description": "a\x1bb", "inputSchema": {"type": "object"}}
+    later: list[Any] = ["echo", "denied", unclean, "odd"]
+    change = {"name": "change", "inputSchema": {"type": "object"}, "actions": [{"tools": later}, {"text": "done"}]}
+    starts = [{"tools": [*later[:-1], change]}, HANGS, {"tools": ["echo", unclean]}]
+    servers = {"slow": Fake({"era": era, "starts": starts, **SHELF, "capabilities": {"tools": {}, "prompts": {}}})}
+    servers["same"] = Fake({"era": era})
+    usual = {"mcp__same__do", "mcp__same__echo", "mcp__same__look"}
+    async with running(servers, place=place, settings=SETTINGS) as hub, await agent_in(hub) as agent:
+        await hub.until_state("slow", "same")
+        assert text(await agent.call("mcp__slow__change")) == "done"
+        await eventually(lambda: any(b'"odd"' in path.read_bytes() for path in files(place)), timeout=10)
+        await hub.kill()
+    await place.empty(timeout=5)
+    assert len(files(place)) == 2
+    written = {path.name: path.stat().st_ino for path in files(place)}
+    async with running(servers, place=place, settings=SETTINGS) as hub, await agent_in(hub) as agent:
+        await hub.until_state("same")
+        assert await names(agent) - usual == {"mcp__slow__clean", "mcp__slow__echo"}
+        result = (await agent.modern("tools/list"))["result"]
+        [shown] = [tool for tool in result["tools"] if tool["name"] == "mcp__slow__clean"]
+        assert shown["description"] == "ab" and result["ttlMs"] == 0
+        assert [p["name"] for p in (await agent.request("prompts/list"))["result"]["prompts"]] == ["mcp__slow__poem"]
+        calls = [await agent.start("tools/call", {"name": f"mcp__slow__{tool}"}) for tool in ("echo", "new")]
+        for tool, expected in {"odd": "withheld", "denied": "policy"}.items():
+            assert expected in text(await agent.call(f"mcp__slow__{tool}", {"text": "x"})).lower()
+        one = await hub.server("slow")
+        assert (one["state"], one["tools"]) == ("pending", 2) and "as another daemon saved it" in one["stale"]
+        code, why = await hub.control("GET", "/v1/why/slow")
+        assert code == 200 and "as another daemon saved it" in str(why["steps"])
+        assert "stale" not in await hub.server("same")
+        assert all(call not in agent.responses for call in calls)
+    assert {path.name: path.stat().st_ino for path in files(place)} == written
+    async with running(servers, place=place, settings=SETTINGS) as hub, await agent_in(hub) as agent:
+        await hub.until_state("slow", "same")
+        assert await names(agent) - usual == {"mcp__slow__clean", "mcp__slow__echo"}
+        assert text(await agent.call("mcp__slow__echo", {"text": "hello"})) == "hello"
+        assert "stale" not in await hub.server("slow")
+    now = {path.name: path.stat().st_ino for path in files(place)}
+    assert len(now.items() - written.items()) == 1, "only what has changed"
+
+
+async def test_what_was_saved_of_a_server_cannot_be_used(place: Place) -> None:
+    """A damaged file is told once in the log, and the list waits for its server as for any other."""
+    servers = {"slow": Fake({"starts": [{"tools": ["old"]}, {"before": [{"pause": 0.3}], "tools": ["new"]}]})}
+    async with running(servers, place=place) as hub:
+        await hub.until_state("slow")
+    (path,) = files(place)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    async with running(servers, place=place) as hub:
+        for _ in range(2):
+            async with await agent_in(hub) as agent:
+                assert await names(agent) == {"mcp__slow__new"}
+        assert hub.stderr().count("what it offers is listed again") == 1
+    (path,) = files(place)
+    assert b'"new"' in path.read_bytes()

@@ -40,6 +40,26 @@ async def test_every_kind_of_ends(hub: Hub, ends: str) -> None:
     await hub.until(lambda report: report["sessions"] == [])
 
 
+async def test_nothing_but_messages(hub: Hub) -> None:
+    """H11: whatever a server writes beside its messages, and whatever goes wrong, each line on stdout is a message;
+    what people are to read is on stderr."""
+    noise = [{"write": "a log line\n"}, {"stderr": "another\n"}, {"write": "\n"}, {"text": "ok"}]
+    async with bridge(hub.place) as agent:
+        agent.keep_lines = True
+        await agent.initialize()
+        for era in ("legacy", "modern"):
+            for server in SERVERS:
+                assert text(await agent.call(f"mcp__{server}__do", {"actions": noise}, era=era)) == "ok"
+            assert "error" in await agent.call("mcp__old__none", era=era)
+        await agent.send_line(b"{what is this")
+        assert (await agent.request("ping"))["result"] == {}
+        assert len(agent.lines) > 6 and all(json.loads(line)["jsonrpc"] == "2.0" for line in agent.lines)
+    with anyio.fail_after(10):
+        odd = [str(MCPHUB), "connect", "--no-such-option"]
+        done = await anyio.run_process(odd, env=hub.place.environment(), check=False, input=b"")
+    assert done.returncode != 0 and done.stdout == b"" and done.stderr.count(b"\n") >= 1
+
+
 async def test_a_file_as_stdin(hub: Hub, tmp_path: Path) -> None:
     """A regular file cannot be waited on; its requests are answered all the same, and its end ends the program."""
     info = {"clientInfo": {"name": "f", "version": "1"}, "capabilities": {}}

@@ -11,6 +11,10 @@ import pytest
 from mcphub.auth.records import TokenSet, account_of, encoded
 from mcphub.spec import HttpSpec, OAuthSpec, Origin, Scope, Secret, ServerSpec
 from mcphub.store.vault_file import VaultFile
+from tests.e2e.test_http_agents import print_url
+from tests.fakes import http_agent
+from tests.fakes.agent import LEGACY
+from tests.fakes.http_agent import HttpAgent, modern
 from tests.fakes.hub import Place, row, running
 from tests.fakes.ordinary_mcp import OrdinaryMcp
 from tests.fakes.rude_http import Reply, Request, RudeHttp, body, empty
@@ -20,6 +24,7 @@ pytestmark = pytest.mark.anyio
 #: Longer than what is shown of an answer, as tokens are.
 TOKEN = "eyJhbGciOiJFUzI1NiJ9." + "Q2hhcmFjdGVycw" * 40
 KEY = "sk-live-" + "0123456789abcdef" * 20
+INITIALIZE = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
 
 
 def kept(place: Place, name: str, url: str) -> None:
@@ -53,9 +58,10 @@ def repeat(request: Request) -> Reply:
 
 
 async def test_what_a_server_repeats_and_forbids() -> None:
-    """S12: a token of a sign-in or a header of the entry that a server repeats in an error is in nothing that anybody
-    is told, whole or in part, whatever the transport. 1.1: a 403 that says nothing of scopes is an error of that call:
-    the server stays connected, and nobody is sent to a sign-in; at the start it is a failure like another."""
+    """B83, S12, K6.3: a token of a sign-in or a header of the entry that a server repeats in an error is in nothing
+    that anybody is told, whole or in part, whatever the transport. 1.1: a 403 that says nothing of scopes is an error
+    of that call: the server stays connected, and nobody is sent to a sign-in; at the start it is a failure like
+    another."""
     place = Place()
     settings = f'[vault]\nkey = "file:{place.root / "key"}"\n'
     signed, fixed, older, forbids = (
@@ -96,3 +102,29 @@ async def test_what_a_server_repeats_and_forbids() -> None:
                 assert TOKEN[:16] not in seen + hub.stderr() and KEY[:16] not in seen + hub.stderr()
     finally:
         place.remove()
+
+
+async def test_an_agents_own_credentials(place: Place) -> None:
+    """B83: what an agent shows to mcphub, in whichever header, reaches no server of either era, nor what is told of
+    it."""
+    old, new = RudeHttp(OrdinaryMcp()), RudeHttp(OrdinaryMcp(era="modern"))
+    async with old, new:
+        servers = {name: {"type": "http", "url": one.url} for name, one in (("old", old), ("new", new))}
+        async with running(servers, settings='[http]\nlisten = "127.0.0.1:0"\n', place=place) as hub:
+            await hub.until_state(*servers)
+            agent = HttpAgent(await print_url(hub))
+            token, agent.path = agent.path.split("/")[2], "/mcp"
+            mine = {"Authorization": f"Bearer {token}", "Cookie": f"a={KEY}", "X-Api-Key": KEY, "Mcp-Param-Key": KEY}
+            reply = await agent.ask("POST", mine, http_agent.encoded("initialize", INITIALIZE, 0))
+            session = {"Mcp-Session-Id": reply.headers["mcp-session-id"], "MCP-Protocol-Version": LEGACY}
+            for name in servers:
+                params = {"name": f"mcp__{name}__echo", "arguments": {"text": "x"}}
+                head, data = modern("tools/call", params)
+                for headers, sent in ((session, http_agent.encoded("tools/call", params, 1)), (head, data)):
+                    answer = await agent.ask("POST", {**headers, **mine}, sent)
+                    assert answer.response["result"]["content"][0]["text"] == "x", answer
+            for request in (*old.requests, *new.requests):
+                seen = repr(request.headers) + request.body.decode()
+                assert token not in seen and KEY not in seen and request.header("Authorization") is None
+            assert len(old.sent("tools/call")) == len(new.sent("tools/call")) == 2
+            assert token not in json.dumps(await hub.status()) + hub.stderr()

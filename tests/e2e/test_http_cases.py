@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -284,6 +285,58 @@ async def test_slow_answers() -> None:
                 assert text(await agent.response(mid)) == "done"
             assert not any(request.left for request in server.sent("GET"))
             assert len(server.sent("GET")) == len(server.sent("initialize"))
+
+
+async def test_what_the_row_says_after_calls_that_failed(tmp_path: Path) -> None:
+    """C086, C116, C073, one daemon: a server of the older era that is gone is not `connected` after the third call that
+    found nothing, though agents' calls go over sessions of their own; one that refuses what its helper prints says so
+    as long as it does; a proxy that wants a password is named, with what to do."""
+    gone, mcp, token, valid = legacy(), OrdinaryMcp(era="legacy"), tmp_path / "token", ["good"]
+    token.write_text("good")
+
+    def guarded(request: Request) -> Reply:
+        return mcp(request) if request.header("X-Key") in valid else empty(401)
+
+    helper = f"{sys.executable} -I -S -c 'import json; print(json.dumps({{\"X-Key\": open(\"{token}\").read()}}))'"
+    async with (
+        gone,
+        RudeHttp(guarded) as kept,
+        RudeHttp(lambda request: empty(407)) as proxy,
+    ):
+        servers = {
+            "gone": entry(gone.url, "legacy"),
+            "kept": {**entry(kept.url, "legacy"), "headersHelper": helper},
+            "far": entry("http://m.example/mcp"),
+        }
+        env = {"HTTP_PROXY": f"http://us:s3cret-pw@127.0.0.1:{proxy.port}"}
+        async with running(servers, env=env) as hub, attached(hub) as agent:
+            await hub.until_state("gone", "kept")
+            assert (await echo(agent, "gone"), await echo(agent, "kept")) == ("of gone", "of kept")
+
+            valid[:] = ["another"]
+            token.write_text("wrong")
+            for _ in range(3):
+                assert "headersHelper" in await echo(agent, "kept")
+            found = row(await hub.status(), "kept")
+            assert (found["state"], found["layer"]) == ("connected", "sign-in")
+            assert found["reason"].startswith("it refuses the credentials that headersHelper printed (HTTP 401")
+            _, why = await hub.control("GET", "/v1/why/kept")
+            assert "headersHelper" in why["answer"]
+            valid[:] = ["wrong"]
+            assert await echo(agent, "kept") == "of kept"
+            found = row(await hub.status(), "kept")
+            assert (found["state"], found["reason"], found["layer"]) == ("connected", "", "")
+
+            await gone.__aexit__(None, None, None)
+            for _ in range(3):
+                assert row(await hub.status(), "gone")["state"] == "connected"
+                assert "nothing listens at" in await echo(agent, "gone")
+            found = row(await hub.until(lambda report: row(report, "gone")["state"] != "connected"), "gone")
+            assert "nothing listens at" in repr(found["last_error"])
+
+            said = row(await hub.status(), "far")["last_error"]["message"]
+            assert f"the proxy 127.0.0.1:{proxy.port} refuses: 407 Proxy Authentication Required; give its user" in said
+            assert "s3cret" not in repr(await hub.status()) + hub.stderr()
 
 
 async def test_signs_of_a_sign_in() -> None:

@@ -173,6 +173,46 @@ async def test_a_server_that_is_killed_and_comes_back(era: str) -> None:
             assert "mcp__far__added" in [tool["name"] for tool in await agent.tools()]
 
 
+PROPERTIES = {
+    "region": {"type": "string", "x-mcp-header": "Region"},
+    "dry": {"type": "boolean", "x-mcp-header": "Dry"},
+    "count": {"type": "integer", "x-mcp-header": "Count"},
+    "plain": {"type": "string"},
+}
+#: The arguments of a call, and what of them stands in headers.
+MIRRORED: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({"region": "eu", "plain": "x"}, {"region": "eu"}),
+    ({"region": "\u6f22"}, {"region": "=?base64?5ryi?="}),
+    ({"region": " eu "}, {"region": "=?base64?IGV1IA==?="}),
+    ({"region": "a\nb"}, {"region": "=?base64?YQpi?="}),
+    ({"region": "=?base64?x?="}, {"region": "=?base64?PT9iYXNlNjQ/eD89?="}),
+    ({"dry": True, "count": 7}, {"dry": "true", "count": "7"}),
+    ({"dry": False, "region": None, "count": None}, {"dry": "false"}),
+    ({}, {}),
+]
+
+
+async def test_what_stands_in_headers() -> None:
+    """B50: a call to a modern server has the server's own name in `Mcp-Name`, and in `Mcp-Param-*` what its tool wants
+    there: as it is, or wrapped where a header could not hold it; null is left out. So for agents of both eras."""
+    tool = {"name": "go", "inputSchema": {"type": "object", "properties": PROPERTIES}}
+    async with (
+        RudeHttp(OrdinaryMcp(era="modern", tools=[tool])) as server,
+        running({"far": entry(server.url, "modern")}) as hub,
+        attached(hub) as agent,
+    ):
+        await hub.until_state("far")
+        for era in ("legacy", "modern"):
+            for arguments, headers in MIRRORED:
+                assert "result" in await agent.call("mcp__far__go", arguments, era=era)
+                request = server.sent("tools/call")[-1]
+                assert request.header("Mcp-Name") == request.params["name"] == "go"
+                assert request.header("Mcp-Method") == "tools/call"
+                found = {name: request.header(f"Mcp-Param-{name}") for name in PROPERTIES}
+                assert {name: value for name, value in found.items() if value is not None} == headers, arguments
+                assert request.params["arguments"] == arguments
+
+
 async def test_a_session_that_a_restart_ended() -> None:
     """C065, B73: a call to a restarted server of the legacy era is refused for its old session, and answered all the
     same: the hub begins another and sends it once more."""

@@ -105,7 +105,8 @@ async def test_three_agents_and_one_server() -> None:
             assert text((await modern(new, "test_sampling", {"prompt": "?"}))[1]) == "LLM response: modern"
             assert text(await ask(both, "test_missing_capability")) == "The caller can sample"
             for agent in (forms, none):
-                assert (await ask(agent, "test_missing_capability"))["error"]["message"] == "this tool needs sampling"
+                error = (await ask(agent, "test_missing_capability"))["error"]
+                assert error["message"] == "this tool needs sampling (the agent fake-agent does not support sampling)"
             assert [asked["method"] for asked in forms.asked] == [ELICITATION] and none.asked == []
 
             report = await hub.until(lambda report: row(report, "far")["further_sessions"] == 3)
@@ -145,8 +146,12 @@ class Watched(OrdinaryMcp):
     def __init__(self) -> None:
         resources = {"resources": [{"uri": "x:1", "name": "x"}]}
         super().__init__(
-            capabilities={"tools": {}, "resources": {"subscribe": True}},
-            results={"resources/list": resources, "resources/templates/list": {"resourceTemplates": []}},
+            capabilities={"tools": {}, "resources": {"subscribe": True}, "logging": {}},
+            results={
+                "resources/list": resources,
+                "resources/templates/list": {"resourceTemplates": []},
+                "logging/setLevel": {},
+            },
         )
         self.watched: list[tuple[str | None, str]] = []
 
@@ -207,6 +212,36 @@ async def test_what_is_watched_goes_where_the_calls_go() -> None:
                 await agent.request("resources/unsubscribe", {"uri": "mcphub://far/x:1"})
             await server.until(lambda: len(mcp.watched) == 1)
         await server.until(lambda: not mcp.watched)
+
+
+async def test_what_a_new_session_is_told() -> None:
+    """B73: where the server answers 404 to its session, there is one `initialize`, and the next session has what the
+    agent watches, and the log level that it chose; the call itself is done once."""
+    mcp = Watched()
+    async with RudeHttp(mcp) as server, running({"far": {"type": "http", "url": server.url}}) as hub:
+        await hub.until_state("far")
+        async with legacy(hub, "a", elicitation={}, roots={}) as agent:  # as the hub's own session
+            assert (await agent.request("logging/setLevel", {"level": "error"}))["result"] == {}
+            await agent.request("resources/subscribe", {"uri": "mcphub://far/x:1"})
+            assert text(await agent.call("mcp__far__echo", {"text": "1"})) == "1"
+            await server.until(lambda: any(r.params["level"] == "error" for r in server.sent("logging/setLevel")))
+            before = {key: len(server.sent(key)) for key in ("initialize", "logging/setLevel", "resources/subscribe")}
+            assert before["initialize"] == before["resources/subscribe"] == 1
+            mcp.expire()
+            mcp.watched.clear()
+            assert text(await agent.call("mcp__far__echo", {"text": "2"})) == "2"
+            await server.until(lambda: len(server.sent("logging/setLevel")) > before["logging/setLevel"])
+            await agent.notification(UPDATED)
+            await agent.call("mcp__far__echo", {"text": "touch"})
+            await agent.notification(UPDATED)
+            assert mcp.watched == [("session-2", "x:1")]
+            for key, count in before.items():
+                news = server.sent(key)[count:]
+                assert len(news) == 1, key
+                assert key == "initialize" or news[0].header("Mcp-Session-Id") == "session-2"
+            assert server.sent("logging/setLevel")[-1].params["level"] == "error"
+            named = [r.header("Mcp-Session-Id") for r in server.sent("tools/call")]
+            assert named == ["session-1", "session-1", "session-2", "session-2"]
 
 
 class OneSession(OrdinaryMcp):

@@ -124,10 +124,34 @@ def listings(hub: Hub, server: str) -> list[Message]:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_many_pages(hub: Hub, agent: Agent, era: str) -> None:
-    """C146: three hundred tools on seven pages of a server are all there, once and in order, and can be called."""
+    """C146, H2: three hundred tools on seven pages of a server are all there, once and in order, and can be
+    called."""
     assert len(listings(hub, "many")) == MANY_PAGES
     assert await names(agent, "many", era) == [f"mcp__many__{name}" for name in MANY]
     assert text(await agent.call("mcp__many__t299", era=era)) == "t299"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_list_that_changed_before_its_time(place: Place, era: str) -> None:
+    """B69: lists come from what the server said as long as it said that they hold; when it tells of a change within
+    that time it is asked again, and the next list of either era has what it says then."""
+    lists = [[{"answer": {"tools": says(*names), "ttlMs": 3_600_000}}] for names in (["go"], ["go", "new"])]
+    on = {"tools/list": lists, "tools/call": [{"notify": CHANGED}, {"text": "ok"}]}
+    async with running({"s": Fake({"era": era, "on": on})}, place=place) as hub, await hub.agent() as one:
+        await hub.until_state("s")
+        await one.initialize()
+
+        def asked() -> int:
+            return sum(isinstance(m, dict) and m.get("method") == "tools/list" for m in hub.received("s"))
+
+        for _ in range(3):
+            assert await names(one, "s", "legacy") == await names(one, "s", "modern") == ["mcp__s__go"]
+        assert asked() == 1
+        assert text(await one.call("mcp__s__go")) == "ok"
+        await one.notification(CHANGED)
+        for _ in range(3):
+            assert await names(one, "s", "legacy") == await names(one, "s", "modern") == ["mcp__s__go", "mcp__s__new"]
+        assert asked() == 2
 
 
 async def test_our_pages(hub: Hub, agent: Agent) -> None:
@@ -267,7 +291,7 @@ async def kept(hub: Hub, *servers: str) -> tuple[int, str]:
 
 
 async def test_how_long_lists_may_be_kept(place: Place) -> None:
-    """B57: what modern servers say of their lists falls with time and is the agent's; a legacy server makes
+    """B57, K2.3: what modern servers say of their lists falls with time and is the agent's; a legacy server makes
     it private, and one that is down makes it nothing."""
     tools = [{"name": "x", "inputSchema": OBJECT}]
     answer = {"tools": tools, "ttlMs": 30_000, "cacheScope": "public", "_meta": {"v": 1}}

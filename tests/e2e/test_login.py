@@ -295,8 +295,9 @@ async def test_who_cannot_be_signed_in_to() -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_an_agent_sends_its_person(era: str) -> None:
-    """C118: a call to a server that wants a sign-in says so, by a page of mcphub's own where the agent can show one; no
-    browser opens by itself. When the person has gone there and on, the same call works."""
+    """C118, B45: a call to a server that wants a sign-in says so, by a page of mcphub's own where the agent can show
+    one; no browser opens by itself. When the person has gone there and on, a legacy agent is told, and the same call
+    works."""
     async with world() as w:
         await w.hub.until_state("far", state="needs-auth")
         able: dict[str, Any] = {"elicitation": {"url": {}}}
@@ -336,7 +337,11 @@ async def test_an_agent_sends_its_person(era: str) -> None:
             status, headers, _ = await browse(page + "/go", follow=False, headers={"Cookie": cookie})
             assert status == 303
             assert (await browse(headers["Location"]))[0] == 200
-            await w.hub.until_state("far")
+            if era == "legacy":
+                told = await agent.notification("notifications/elicitation/complete")
+                assert told["params"] == {"elicitationId": asked["elicitationId"]}
+            else:
+                await w.hub.until_state("far")
             more = {"inputResponses": {name: {"action": "accept"}}} if era == "modern" else {}
             assert not (await ask(agent, **more))["result"].get("isError")
             assert await w.leaks() == []

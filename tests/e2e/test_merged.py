@@ -55,7 +55,7 @@ def sent(hub: Hub, server: str, method: str) -> list[Message]:
 
 
 async def test_discover_and_lists_wait_for_nobody(place: Place) -> None:
-    """B1, B62: while every server hangs, discover and initialize are answered within 200 ms, complete; a
+    """B1, B62, H1: while every server hangs, discover and initialize are answered within 200 ms, complete; a
     list comes within its bound with what there is."""
     silent = Fake({"on": {"server/discover": [], "initialize": []}})
     async with running({"hang": silent, "hang2": silent}, place=place) as hub, await hub.agent() as agent:
@@ -89,7 +89,7 @@ async def test_client_info_is_optional(agent: Agent) -> None:
 
 @pytest.mark.parametrize("version", ["1900-01-01", "2025-11-25", "2099-01-01"])
 async def test_versions_that_the_envelope_does_not_have(agent: Agent, version: str) -> None:
-    """B3, B4: an unknown date, or a legacy one in a modern envelope, names what is supported."""
+    """B3, B4, K1.2: an unknown date, or a legacy one in a modern envelope, names what is supported."""
     error = (await agent.modern("tools/list", meta={META + "protocolVersion": version}))["error"]
     assert error["code"] == -32022
     assert MODERN in error["data"]["supported"]
@@ -190,7 +190,7 @@ REFUSALS: dict[str, list[Message]] = {
 
 
 async def test_the_probe_falls_back(place: Place) -> None:
-    """B18, C068: an unknown server is first asked to discover; on any refusal, silence, rubbish or its end,
+    """B18, C068, K1.1: an unknown server is first asked to discover; on any refusal, silence, rubbish or its end,
     initialize follows."""
     servers = {name: Fake({"on": {"server/discover": actions}}) for name, actions in REFUSALS.items()}
     async with running(servers, place=place, settings="[connect]\nlocal = 9\n") as hub:
@@ -202,7 +202,7 @@ async def test_the_probe_falls_back(place: Place) -> None:
 
 
 async def test_the_probe_does_not_fall_back_too_soon(place: Place) -> None:
-    """B19: a version error that names a shared modern version leads to that version, never to initialize."""
+    """B19, K1.2: a version error that names a shared modern version leads to that version, never to initialize."""
     wrong = {"code": -32022, "message": "no", "data": {"supported": ["2025-11-25", MODERN], "requested": "x"}}
     fake = Fake({"era": "both", "on": {"server/discover": [[{"error": wrong}], [{"default": 1}]]}})
     async with running({"picky": fake}, place=place) as hub:
@@ -242,7 +242,7 @@ async def test_a_late_discover_answer(place: Place, era: str) -> None:
 
 @pytest.mark.parametrize("server", ["old", "new"])
 async def test_one_id_of_two_agents(hub: Hub, place: Place, server: str) -> None:
-    """B23, C159: two agents use id 1 on one server at once, answered in reverse; each gets its own."""
+    """B23, C159, H6: two agents use id 1 on one server at once, answered in reverse; each gets its own."""
     place.root.mkdir(exist_ok=True)
     go = str(place.root / "go")
     async with await hub.agent() as a, await hub.agent() as b:
@@ -609,7 +609,7 @@ async def test_a_pretty_printed_payload(hub: Hub, era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_unknown_and_down(place: Place, era: str) -> None:
-    """B92, C165: an unknown name is an error of the caller; a server that is known and down answers as a tool
+    """B92, C165, H3: an unknown name is an error of the caller; a server that is known and down answers as a tool
     that failed, with its name, its state and the next step, and both at once."""
     servers = {"down": Fake({"before": [{"stderr": "no key\n"}, {"exit": 1}]}), "fine": Fake()}
     async with running(servers, place=place, settings="[connect]\nattempts = 1\n") as hub, await hub.agent() as agent:

@@ -185,7 +185,14 @@ async def test_a_network_that_was_left_for_a_moment(laptop: Laptop) -> None:
     await laptop.switch("radio", "down")
     report = await hub.until(lambda report: row(report, "far")["warnings"] != row(before, "far")["warnings"])
     assert row(report, "far")["state"] == "connected"
-    assert any("no way to its host now" in warning for warning in row(report, "far")["warnings"])
+    assert "no way to its host now" in row(report, "far")["warnings"][0]
+    _, why = await hub.control("GET", "/v1/why/far")
+    assert "no way to its host now" in why["answer"] and why["steps"][-1]["verdict"] == "unknown"
+    shown = await anyio.run_process([str(MCPHUB), "why", "far"], env=hub.place.environment())
+    assert "connection  ?    connected, " in shown.stdout.decode()
+    shown = await anyio.run_process([str(MCPHUB), "status"], env=hub.place.environment())
+    line = next(line for line in shown.stdout.decode().splitlines() if line.startswith("far "))
+    assert line.partition("/mcp.json:")[2].split()[1:4] == ["this", "machine", "has"]  # before all else that is odd
     async with await hub.agent() as agent:
         await agent.initialize()
         for name in ["far", "modern"] * 5:

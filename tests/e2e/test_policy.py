@@ -24,7 +24,7 @@ oddKey = 1
 
 
 async def test_forbidden_tools(hub: Hub, agent: Agent) -> None:
-    """They are not listed; who calls one is told by which rule, and the server never hears of it."""
+    """K2.5: they are not listed; who calls one is told by which rule, and the server never hears of it."""
     reply = await agent.request("tools/list")
     listed = [tool["name"] for tool in reply["result"]["tools"]]
     assert listed == ["mcp__also__do", "mcp__also__echo", "mcp__good__echo"]

@@ -348,3 +348,30 @@ async def test_the_official_client(place: Place, mode: str) -> None:
 
 def _calls(line: Any) -> bool:
     return isinstance(line, dict) and line.get("method") == "tools/call"
+
+
+async def test_the_first_call_to_a_server_that_takes_its_time(place: Place) -> None:
+    """C164: after kill -9, after `stop --restart` and after `reconnect`, an agent's first call gets its result, though
+    its server needs a second to start; the one that was in flight is told with the server's name."""
+    place.configure({"old": Fake({"before": [{"pause": 1.0}]})})
+    forever = {"actions": [{"wait": str(place.root / "never")}]}
+    async with bridge(place) as agent:
+        await agent.initialize()
+        assert text(await agent.call("mcp__old__echo", {"text": "new"})) == "new"
+        hub = Hub(place, None)
+        call = await agent.start("tools/call", {"name": "mcp__old__do", "arguments": forever})
+        await eventually(lambda: "'do'" in str(place.received("old")), timeout=5)
+        await kill(hub, await daemon_of(hub))
+        assert (await agent.response(call))["error"]["data"]["dev.mcphub/error"]["server"] == "old"
+        echo = {"name": "mcp__old__echo", "arguments": {"text": "x"}}
+        calls = [await agent.start("tools/call", echo), await agent.start_modern("tools/call", echo)]
+        assert [text(await agent.response(one)) for one in calls] == ["x", "x"]
+        before = await daemon_of(hub)
+        assert (await hub.control("POST", "/v1/stop", body={"restart": True}))[0] == 200
+        await after(hub, before)
+        assert text(await agent.call("mcp__old__echo", {"text": "restarted"})) == "restarted"
+        await hub.control("POST", "/v1/reconnect", body={"name": "old"})
+        assert text(await agent.call("mcp__old__echo", {"text": "anew"})) == "anew"
+        assert len(place.starts("old")) == 4
+    await hub.until(lambda report: report["sessions"] == [])
+    await hub.end_daemon()

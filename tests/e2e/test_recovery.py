@@ -31,8 +31,8 @@ async def call_until(agent: Agent, stop: anyio.Event, failures: list[Any]) -> No
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("changes", [False, True], ids=["same-list", "other-list"])
 async def test_a_killed_server(place: Place, era: str, changes: bool) -> None:
-    """C090: it is connected again within 3 s; no call on another server fails; agents are told only if its list is
-    another one, and can use it again without doing anything."""
+    """C090, K1.3, K5.1: it is connected again within 3 s; no call on another server fails; agents are told only if its
+    list is another one, and can use it again without doing anything."""
     second = {"tools": ["echo", "added"]} if changes else {}
     victim = Fake({"era": era, "tools": ["echo"], "starts": [{}, second]})
     servers = {"victim": victim, "steady": Fake()}
@@ -77,8 +77,8 @@ async def test_calls_while_a_server_is_away(place: Place) -> None:
 
 
 async def test_a_killed_daemon_and_the_stubborn(place: Place) -> None:
-    """C030: of servers that ignore end of input and SIGTERM and start children in sessions of their own, none is left
-    two seconds after kill -9 of the daemon; the next `mcphub connect` works, old sockets or not."""
+    """C030, K1.3: of servers that ignore end of input and SIGTERM and start children in sessions of their own, none is
+    left two seconds after kill -9 of the daemon; the next `mcphub connect` works, old sockets or not."""
     servers = {f"s{n}": Fake(STUBBORN) for n in range(4)}
     async with running(servers, place=place) as hub:
         await hub.until_state(*servers)

@@ -90,8 +90,8 @@ def count(hub: Hub, server: str) -> int:
 async def test_what_is_certainly_wrong_is_not_sent(
     hub: Hub, agent: Agent, calls: dict[str, int], server: str, era: str, arguments: Message, told: str
 ) -> None:
-    """C151: the model gets a tool result that says what is wrong and where, never with a value; programs get its kind;
-    the server gets nothing, and the next call at once."""
+    """C151, H4, K5.4: the model gets a tool result that says what is wrong and where, never with a value; programs get
+    its kind; the server gets nothing, and the next call at once."""
     start = time.perf_counter()
     response = await agent.call(f"mcp__{server}__work", arguments, era=era)
     assert time.perf_counter() - start < 10
@@ -99,7 +99,8 @@ async def test_what_is_certainly_wrong_is_not_sent(
     assert result["isError"] is True and result.get("resultType") == ("complete" if era == "modern" else None)
     assert text(response) == f"The arguments do not fit the schema of work: {told}. Nothing was sent; correct them."
     meta = result["_meta"]
-    assert meta["dev.mcphub/error"] == {"kind": "validation", "server": server, "tool": "work"}
+    facts = meta["dev.mcphub/error"]
+    assert (facts["kind"], facts["server"], facts["tool"], facts["layer"]) == ("validation", server, "work", "agent")
     assert (META + "serverInfo" in meta) is (era == "modern")
     assert text(await agent.call(f"mcp__{server}__work", {"n": 5}, era=era)) == "called work"
     assert count(hub, server) == calls[server] + 1
@@ -160,8 +161,8 @@ async def test_a_person_is_told_too(hub: Hub, calls: dict[str, int]) -> None:
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("server", SERVERS)
 async def test_results_that_break_their_own_schema(hub: Hub, agent: Agent, server: str, era: str) -> None:
-    """C152: they are delivered whole, with a warning in their `_meta`; errors are not looked at; nothing is merged or
-    dropped; the connection stays as it is and counts them."""
+    """C152, H10, K5.4: they are delivered whole, with a warning in their `_meta`; errors are not looked at; nothing is
+    merged or dropped; the connection stays as it is and counts them."""
     before = await hub.server(server)
     flagged = 0
     for name, _, result, told in RESULTS:
@@ -172,7 +173,8 @@ async def test_results_that_break_their_own_schema(hub: Hub, agent: Agent, serve
         if told:
             flagged += 1
             message = f"the result does not fit the tool's outputSchema: {told}"
-            assert warning == {"kind": "output_schema", "message": message}, name
+            assert (warning["kind"], warning["message"]) == ("output_schema", message), name
+            assert warning["layer"] == "server"
         else:
             assert warning is None, name
         assert {k: v for k, v in meta.items() if not k.startswith(META)} == result.get("_meta", {})

@@ -121,13 +121,13 @@ async def test_two_projects_with_one_name(place: Place) -> None:
 
 
 async def test_a_call_in_each_state(place: Place) -> None:
-    """C165: a call of a tool whose server is starting, failed, switched off or in need of a sign-in is answered at
-    once, as a tool that failed, with the server's name, its state and what to do; an unknown tool is an error of its
-    caller."""
+    """C165: a call of a tool whose server failed, is switched off or in need of a sign-in is answered at once, as a
+    tool that failed, with the server's name, its state and what to do; one whose server is starting waits for that
+    alone, and is told when it ends; an unknown tool is an error of its caller."""
     async with RudeHttp(lambda request: empty(401)) as far:
         servers: dict[str, Any] = {
             "fine": Fake(),
-            "slow": Fake({"on": {"server/discover": [], "initialize": []}}),
+            "slow": Fake({"on": {"server/discover": [], "initialize": []}}, {"startupTimeout": 6000}),
             **{f"dead-{era}": Fake({"before": [{"exit": 1}]}) for era in ERAS},
             "far": {"type": "http", "url": far.url},
             "off": Fake({}, {"enabled": False}),
@@ -138,8 +138,9 @@ async def test_a_call_in_each_state(place: Place) -> None:
             await hub.until_state(*(f"dead-{era}" for era in ERAS), state="failed")
             await hub.until_state("far", state="needs-auth")
             assert row(await hub.status(), "slow")["state"] == "pending"
+            slow = {"name": "mcp__slow__anything", "arguments": {}}
+            waiting = [await agent.start("tools/call", slow), await agent.start_modern("tools/call", slow)]
             wanted = {
-                "slow": ("is starting", "mcphub status slow"),
                 "dead-{era}": ("failed", "exited with code 1", "mcphub"),
                 "far": ("sign-in", "401", "headers"),
                 "off": ("switched off", "mcp.json"),
@@ -156,6 +157,10 @@ async def test_a_call_in_each_state(place: Place) -> None:
                 answer = await agent.call("mcp__nobody__x", era=era)
                 assert answer["error"]["code"] == -32602
                 assert text(await agent.call("mcp__fine__echo", {"text": "x"}, era=era)) == "x"
+            assert agent.responses == {}
+            for call in waiting:
+                said = text(await agent.response(call))
+                assert "server slow is down" in said and "mcphub reconnect slow" in said
 
 
 async def test_an_agent_that_sends_without_end(place: Place) -> None:

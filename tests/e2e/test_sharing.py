@@ -130,6 +130,10 @@ async def test_one_a_workspace(place: Place) -> None:
             used = {server["workspace"]: server["used_by"] for server in rows(report, "divided")}
             assert [len(used[str(directory)]) for directory in (one, two)] == [2, 1]
             assert report["saved"] > 0
+            # Who asks from where no agent is has no row for that.
+            asked = await hub.status(workspace=place.root)
+            assert {server["workspace"] for server in rows(asked, "divided")} == set(used)
+            assert str(place.root) not in used
         assert len(place.starts("divided")) == 3
 
 
@@ -169,7 +173,7 @@ async def test_a_server_for_all(place: Place) -> None:
 
 
 async def test_many_agents_wake_one_server(place: Place) -> None:
-    """Calls of twenty agents at the same moment start one process, and all are answered."""
+    """H7: calls of twenty agents at the same moment start one process, and all are answered."""
     async with running({"lazy": Fake({}, {"lazy": True})}, place=place) as hub:
         await hub.until(idle("lazy"))
         answers: list[str] = []
@@ -233,7 +237,8 @@ async def test_one_an_agent_over_http(place: Place) -> None:
             reply = await agent.request("tools/call", {"name": "mcp__own__where", "arguments": {}})
             found.append(reply.response["result"]["content"][0]["text"])
         assert found == ["1", "2"]
-        assert len(rows(await hub.status(), "own")) == 3
+        assert len(rows(await hub.status(), "own")) == 2
+        assert await hub.control("POST", "/v1/reconnect", body={}) == (200, {"reconnected": ["own"]})
 
 
 async def test_an_agents_own_server_is_told_what_that_agent_can_do(place: Place) -> None:

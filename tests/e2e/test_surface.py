@@ -92,7 +92,7 @@ def sent(hub: Hub, server: str, method: str) -> list[Message]:
 
 
 async def test_lists(agent: Agent) -> None:
-    """All servers' prompts, resources and templates, under names of their own, for both eras."""
+    """H2: all servers' prompts, resources and templates, under names of their own, for both eras."""
     for answer in await both(agent, "prompts/list"):
         names = [prompt["name"] for prompt in answer["result"]["prompts"]]
         assert {"mcp__new__test_simple_prompt", "mcp__old__test_simple_prompt", "mcp__ts__simple-prompt"} <= set(names)
@@ -140,7 +140,7 @@ async def test_a_template(agent: Agent, server: str) -> None:
         assert content["uri"] == f"mcphub://{server}/test://template/7/data" and '"id": "7"' in content["text"]
     for answer in await both(agent, "resources/read", {"uri": f"mcphub://{server}/test://nope"}):
         assert answer["error"]["code"] == -32602
-        assert answer["error"]["data"] == {"uri": f"mcphub://{server}/test://nope"}
+        assert answer["error"]["data"]["uri"] == f"mcphub://{server}/test://nope"
 
 
 async def test_uris_in_tool_results(agent: Agent) -> None:
@@ -303,7 +303,8 @@ async def test_states_at_the_server(place: Place) -> None:
 
 
 async def test_states_over_a_restart(place: Place) -> None:
-    """B42: a modern server's state still serves; a call that waited at a legacy one is told of, and not run again."""
+    """B42, H13: a modern server's state still serves; a call that waited at a legacy one is told of, and not run
+    again."""
     question = {"method": ELICIT, "params": {"message": "m", "requestedSchema": {"type": "object"}}}
     asks = {"resultType": "input_required", "inputRequests": {"k": question}, "requestState": "own"}
     servers = {"n": Fake({"era": "modern", "tools": [{"name": "kept", "actions": [{"answer": asks}]}]}), "s": Fake()}

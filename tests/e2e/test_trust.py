@@ -59,8 +59,8 @@ async def names(agent: Agent) -> list[str]:
 
 
 async def test_an_approved_server_that_is_edited(place: Place) -> None:
-    """C133: the edited command is not started, the running one is stopped, old and new are shown; going back to what
-    was approved needs no new look."""
+    """B88, C133: the edited command is not started, the running one is stopped, old and new are shown; going back to
+    what was approved needs no new look."""
     marker = place.root / "owned"
     workspace = project(place, "p", {"t": Fake({}, {"args": ["first"]})})
     file = workspace / ".mcp.json"
@@ -92,8 +92,9 @@ async def test_an_approved_server_that_is_edited(place: Place) -> None:
 
 
 async def test_what_a_repository_writes_approves_nothing(place: Place) -> None:
-    """C135, C136: a file that appears while agents work, with approvals of its own in every form that hosts know, runs
-    nothing; headless there is no way to say yes; another directory with the same content is not approved either."""
+    """B88, C135, C136: a file that appears while agents work, with approvals of its own in every form that hosts know,
+    runs nothing; headless there is no way to say yes; another directory with the same content is not approved
+    either."""
     marker = place.root / "owned"
     one, two = place.root / "one", place.root / "two"
     for directory in (one, two):

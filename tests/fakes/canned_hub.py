@@ -18,11 +18,13 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcphub.control.hub import Hub
 from mcphub.control.server import control_server
 from mcphub.errors import ControlError
+from mcphub.questions.calls import CallsAsked, calls_report, no_such_call
 from mcphub.status import (
     AddedReport,
     ApprovalItem,
     ApprovalsReport,
     CallReport,
+    CallsReport,
     DaemonStatus,
     InventoryReport,
     LastError,
@@ -52,6 +54,7 @@ from mcphub.status import (
     WhyReport,
     WhyStep,
 )
+from mcphub.store.call_record import CallRecord
 from mcphub.transport.unix_socket import listening
 
 EVIL = "a\x1b]0;owned\x07\u202eb\U000e0041\x9b31m"
@@ -104,11 +107,13 @@ def failed(name: str, message: str = "spawn npx ENOENT", **changes: Any) -> Serv
         exit_code=127,
         stderr_tail=["first line", message],
         at="2026-08-01T12:00:00Z",
+        layer="process",
     )
     fields: dict[str, Any] = {
         "state": "failed",
         "state_text": "failed",
         "reason": "5 attempts failed",
+        "layer": "process",
         "tools": None,
         "era": None,
         "version": None,
@@ -180,6 +185,8 @@ class CannedHub:
         self.lines = ["one", "two"]
         self.dropped = 0
         self.results: dict[str, CallReport] = {}
+        #: The outcome journal, newest first.
+        self.records: list[CallRecord] = []
         self.raises: Exception | None = None
         self.asked: list[tuple[str, ...]] = []
         self.pid = os.getpid()
@@ -330,6 +337,13 @@ class CannedHub:
             warnings=[],
             live=True,
         )
+
+    async def calls(self, asked: CallsAsked) -> CallsReport:
+        self._maybe_raise()
+        report = calls_report(self.records, asked, self.problems, live=True)
+        if asked.id and not report["calls"]:
+            raise ControlError(no_such_call(asked.id), status=404)
+        return report
 
     def approvals(self, workspace: str) -> ApprovalsReport:
         self._maybe_raise()

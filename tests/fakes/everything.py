@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import argparse
 import base64
+import datetime
 import json
+import secrets
 import socket
 import struct
 import sys
+import time
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import anyio
@@ -292,7 +296,7 @@ async def test_tool_with_progress(call: Call) -> ToolAnswer:
 async def test_reconnection(call: Call) -> ToolAnswer:
     if call.context.close_sse_stream is not None:
         await call.context.close_sse_stream()
-    await anyio.sleep(0.1)
+    await anyio.sleep(0.3)  # longer than it takes mcphub to begin a stream for its own agent
     return says("Reconnection test completed")
 
 
@@ -433,6 +437,140 @@ async def test_input_required_result_capabilities(call: Call) -> ToolAnswer:
     return says("Answered: " + ", ".join(sorted(answers)))
 
 
+# -- tools: tasks (SEP-2663)
+
+EXTENSION = "io.modelcontextprotocol/tasks"
+ENDS = ("completed", "failed", "cancelled")
+#: What a task does when it was at work for so many seconds: its members, from the answers that it was given.
+Comes = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+
+def dumped(value: types.CallToolResult | Question) -> dict[str, Any]:
+    return value.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+@dataclass
+class Task:
+    """One task: what it comes to is told by the time and by the answers alone, so nothing runs."""
+
+    id: str
+    #: Seconds at work after the last answer.
+    seconds: float
+    comes: Comes
+    questions: dict[str, Question] = field(default_factory=dict)
+    answers: dict[str, Any] = field(default_factory=dict)
+    cancelled: bool = False
+    made: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    since: float = field(default_factory=time.monotonic)
+
+    def seed(self) -> dict[str, Any]:
+        times = {"createdAt": self.made, "lastUpdatedAt": self.made, "ttlMs": 60_000, "pollIntervalMs": 100}
+        return {"taskId": self.id, "status": "working", "statusMessage": "at work", **times}
+
+    def state(self) -> dict[str, Any]:
+        seed = self.seed()
+        if self.cancelled:
+            return {**seed, "status": "cancelled"}
+        if self.questions:
+            asked = {key: dumped(question) for key, question in self.questions.items()}
+            return {**seed, "status": "input_required", "inputRequests": asked}
+        if time.monotonic() - self.since < self.seconds:
+            return seed
+        return {**seed, **self.comes(self.answers)}
+
+    def answer(self, responses: Mapping[str, Any]) -> None:
+        for key in self.questions.keys() & responses.keys():
+            self.answers[key] = responses[key]
+            del self.questions[key]
+            self.since = time.monotonic()
+
+    def cancel(self) -> None:
+        self.cancelled = self.state()["status"] not in ENDS
+
+
+class TaskParams(types.RequestParams):
+    taskId: str
+    inputResponses: dict[str, Any] = {}
+
+
+def has_tasks(context: Context) -> bool:
+    """Whether this caller can have tasks, as it says with each request."""
+    declared = context.session.client_capabilities
+    return declared is not None and EXTENSION in (declared.extensions or {})
+
+
+def needs_tasks(what: str) -> MCPError:
+    needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+    return MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, f"{what} needs tasks", needed)
+
+
+def completed(result: ToolAnswer) -> dict[str, Any]:
+    return {"status": "completed", "result": dumped(result)}
+
+
+async def tasked(
+    call: Call, seconds: float, comes: Comes, questions: Mapping[str, Question] | None = None, *, required: bool = False
+) -> ToolAnswer:
+    """A task for a caller that can have one. Else the work itself, at once, or the refusal of what must be a task."""
+    if call.modern and has_tasks(call.context):
+        task = Task(secrets.token_urlsafe(16), seconds, comes, dict(questions or {}))
+        call.everything.tasks[task.id] = task
+        made: Any = {"resultType": "task", **task.seed()}
+        return made  # type: ignore[no-any-return]
+    if required and call.modern:
+        raise needs_tasks("this tool")
+    answers = await call.ask(questions) if questions else {}
+    await anyio.sleep(seconds)
+    found = comes({key: answer.model_dump(by_alias=True) for key, answer in answers.items()})
+    if "error" in found:
+        raise MCPError(found["error"]["code"], found["error"]["message"])
+    return ToolAnswer.model_validate(found["result"])
+
+
+@tool("Greets", properties(("name",), name=STRING))
+async def greet(call: Call) -> ToolAnswer:
+    return says(f"Hello, {call.arguments['name']}!")
+
+
+@tool("Sleeps, as a task", properties(seconds={"type": "number"}, label=STRING))
+async def slow_compute(call: Call) -> ToolAnswer:
+    seconds = float(call.arguments.get("seconds", 0))
+    return await tasked(call, seconds, lambda _: completed(says(f"computed {call.arguments.get('label', '')}")))
+
+
+@tool("Fails, as a task")
+async def failing_job(call: Call) -> ToolAnswer:
+    failed = ToolAnswer(content=[text("the job failed")], is_error=True)
+    return await tasked(call, 0.3, lambda _: completed(failed), required=True)
+
+
+@tool("Ends a task by an error of the protocol")
+async def protocol_error_job(call: Call) -> ToolAnswer:
+    error = {"code": types.INTERNAL_ERROR, "message": "the job broke"}
+    return await tasked(call, 0.1, lambda _: {"status": "failed", "error": error})
+
+
+@tool("Asks in the middle of a task", properties(filename=STRING))
+async def confirm_delete(call: Call) -> ToolAnswer:
+    def comes(answers: Mapping[str, Any]) -> dict[str, Any]:
+        return completed(says(f"{answers['confirm']['action']}: {call.arguments.get('filename')}"))
+
+    return await tasked(call, 0.1, comes, {"confirm": OK_FORM})
+
+
+@tool("Asks two questions in the middle of a task")
+async def multi_input(call: Call) -> ToolAnswer:
+    return await tasked(
+        call, 0.1, lambda answers: completed(says(f"{len(answers)} answers")), {"first": NAME_FORM, "second": OK_FORM}
+    )
+
+
+@tool("Asks first, then becomes a task")
+async def test_tool_with_task(call: Call) -> ToolAnswer:
+    name = named((await call.ask({"user_name": NAME_FORM}, "asked"))["user_name"], "name")
+    return await tasked(call, 0.2, lambda _: completed(says(f"Hello, {name}!")), required=True)
+
+
 # -- tools: lists that change
 
 
@@ -542,6 +680,7 @@ class Everything:
 
     bus: InMemorySubscriptionBus = field(default_factory=InMemorySubscriptionBus)
     extra: set[str] = field(default_factory=set)
+    tasks: dict[str, Task] = field(default_factory=dict)
 
     def server(self) -> Server[Any]:
         hint = CacheHint(ttl_ms=1000, scope="public")
@@ -574,8 +713,29 @@ class Everything:
                 on_completion=self.complete,
                 on_set_logging_level=self.empty,
             )
+        server.extensions[EXTENSION] = {}
+        for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+            server.add_request_handler(method, TaskParams, partial(self.about_task, method))
         server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=NAME))
         return server
+
+    async def about_task(self, method: str, context: Context, params: TaskParams) -> dict[str, Any]:
+        """One of the requests about a task; over HTTP its name must stand in the headers."""
+        if not has_tasks(context):
+            raise needs_tasks(method)
+        headers = getattr(context.request, "headers", None)
+        if headers is not None and headers.get("mcp-name") != params.taskId:
+            raise MCPError(-32020, f"Mcp-Name is {headers.get('mcp-name')!r}, and not {params.taskId!r}")
+        task = self.tasks.get(params.taskId)
+        if task is None:
+            raise MCPError(types.INVALID_PARAMS, "Task not found")
+        if method == "tasks/get":
+            return {"resultType": "complete", **task.state()}
+        if method == "tasks/update":
+            task.answer(params.inputResponses)
+        else:
+            task.cancel()
+        return {"resultType": "complete"}
 
     async def toggle(self, call: Call, what: Literal["tools", "prompts"]) -> None:
         """Changes one list, and tells every modern listener and the legacy caller."""

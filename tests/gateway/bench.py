@@ -16,6 +16,7 @@ import pytest
 
 from mcphub.catalog.cache import Catalog
 from mcphub.channel import Data, Receiver
+from mcphub.config.settings import LimitsSettings
 from mcphub.connection.backoff import Backoff
 from mcphub.connection.client import Client
 from mcphub.connection.worker import Worker
@@ -128,6 +129,10 @@ class Server(OneStream):
             self.result(mid, {**modern, "tools": tools, **self.beside})
         elif method == "logging/setLevel":
             self.result(mid, {})
+
+    def hold_back(self) -> None:
+        """From now on, as `hold`."""
+        self._hold = True
 
     def let_go(self) -> None:
         self._hold = False
@@ -252,7 +257,12 @@ class Bench:
     """The gateway, and what it stands on."""
 
     def __init__(
-        self, supervisor: Supervisor, servers: dict[str, Server], list_wait: float, catalog: Catalog | None = None
+        self,
+        supervisor: Supervisor,
+        servers: dict[str, Server],
+        list_wait: float,
+        catalog: Catalog | None = None,
+        limits: LimitsSettings | None = None,
     ) -> None:
         self.supervisor = supervisor
         self.servers = servers
@@ -260,7 +270,12 @@ class Bench:
             key.name: key for key in supervisor.snapshot.value.desired
         }
         self.gateway = Gateway(
-            supervisor, catalog or Catalog(), lambda workspace: self.visible(workspace), list_wait, b"key"
+            supervisor,
+            catalog or Catalog(),
+            lambda workspace: self.visible(workspace),
+            list_wait,
+            b"key",
+            limits=limits,
         )
         self._numbers = iter(range(1, 10_000))
 
@@ -296,6 +311,7 @@ async def gateway(
     list_wait: float = 5.0,
     backoff: Backoff | None = None,
     catalog: Catalog | None = None,
+    limits: LimitsSettings | None = None,
 ) -> AsyncIterator[Bench]:
     """A running bench."""
     servers: dict[str, Server] = {}
@@ -315,7 +331,7 @@ async def gateway(
     monkeypatch.setitem(TRANSPORTS, "in-process", opener)
     around = Surroundings(Launcher(), Batch(), dict)
     supervisor = Supervisor(around, Limiters.of(10), backoff or Backoff(attempts=0), Sink(), lambda level, text: None)
-    bench = Bench(supervisor, servers, list_wait, catalog)
+    bench = Bench(supervisor, servers, list_wait, catalog, limits)
 
     async def follow() -> None:
         revision = 0

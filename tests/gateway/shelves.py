@@ -100,6 +100,12 @@ def legacy(bench: Bench, capabilities: Any = None, version: str = "2025-11-25") 
     return agent
 
 
+def patient(bench: Bench, server: Server, seconds: float) -> None:
+    """From now on its entry says that a person has so long for an answer."""
+    worker = bench.worker(server)
+    worker.spec = replace(worker.spec, input_timeout=seconds)
+
+
 def asked(agent: Agent, method: str = "elicitation/create") -> Message:
     """The one question that it got."""
     [question] = agent.of(method)

@@ -462,6 +462,20 @@ async def test_a_question_on_a_stream_is_of_that_call(shelves: Bench, server: Sh
     assert server.replies(1)[0]["result"] == {"action": "cancel"}
 
 
+async def test_a_question_on_the_stream_of_a_call_that_is_over(shelves: Bench, server: Shelves) -> None:
+    """It is nobody else's, and the server's calls need not take turns for it."""
+    one, two, three = legacy(shelves, ALL), legacy(shelves, ALL), legacy(shelves, ALL)
+    first = await calling(server, one, 1)
+    await calling(server, two, 2)
+    one.notify("notifications/cancelled", {"requestId": 1})
+    server.current = first["id"]
+    server.ask(ELICIT, FORM)
+    server.current = None
+    assert one.of(ELICIT) == two.of(ELICIT) == []
+    assert "belongs to no call" in server.replies()[0]["error"]["message"]
+    await calling(server, three, 3)
+
+
 async def test_the_server_is_lost_with_two_calls(shelves: Bench, server: Shelves) -> None:
     """No question is handed from one call that is lost to another that is."""
     agent = legacy(shelves, ALL)
@@ -471,3 +485,53 @@ async def test_the_server_is_lost_with_two_calls(shelves: Bench, server: Shelves
     await restarted(shelves, server)
     assert len(agent.of("notifications/cancelled")) == 1
     assert [len(agent.answers(n)) for n in (1, 2)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "can", "lacks"),
+    [
+        (ELICIT, FORM, {}, "elicitation"),
+        (ELICIT, {**FORM, "mode": "url", "url": "https://x.test"}, {"elicitation": {}}, "elicitation.url"),
+        (SAMPLE, MESSAGES, {}, "sampling"),
+    ],
+)
+@pytest.mark.parametrize("how", ["error", "result"])
+async def test_an_error_for_want_of_a_capability(
+    shelves: Bench, server: Shelves, method: str, params: Message, can: Message, lacks: str, how: str
+) -> None:
+    """Where a server gives up since its question could not be asked, its agent is told what it lacks; where it does
+    without, nothing is said."""
+    agent = shelves.agent()
+    info = {"name": "odd agent", "version": "1"}
+    agent.one("initialize", {"protocolVersion": "2025-11-25", "capabilities": can, "clientInfo": info}, id="init")
+    request = await calling(server, agent)
+    server.ask(method, params)
+    assert len(server.replies()) == 1
+    if how == "error":
+        server.refuse(request, -32603, "I need you")
+        assert agent.answers(1)[0]["error"]["message"] == f"I need you (the agent odd agent does not support {lacks})"
+    else:
+        server.result(request["id"], {"content": [{"type": "text", "text": "I need you"}], "isError": True})
+        result = agent.answers(1)[0]["result"]
+        assert result["content"][0]["text"] == "I need you"
+        assert f"odd agent does not support {lacks}" in str(result["_meta"])
+    request = await calling(server, agent, 2)
+    server.ask(method, params)
+    server.text(request, "without")
+    assert agent.answers(2)[0]["result"] == {"content": [{"type": "text", "text": "without"}]}
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_that_does_not_ask(shelves: Bench, server: Shelves, era: str) -> None:
+    """Over HTTP it knows what its agent declared, and fails at once: what its error speaks of is said to be missing
+    where it is, and only there."""
+    agent = legacy(shelves, {"sampling": {}}) if era == "legacy" else shelves.agent()
+    for number, (text, lacks) in enumerate([("Elicitation not supported", True), ("no sampling", era == "modern")], 1):
+        if era == "legacy":
+            request = await calling(server, agent, number)
+        else:
+            agent.modern("tools/call", {"name": "mcp__s__t"}, id=number)
+            request = await server.call(number)
+        server.refuse(request, -32600, text)
+        assert agent.answers(number)[0]["error"]["message"].startswith(text)
+        assert ("this agent does not support" in agent.answers(number)[0]["error"]["message"]) is lacks

@@ -10,7 +10,8 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from mcphub.connection.machine import Failed
+from mcphub.connection.machine import Asked, Failed
+from mcphub.control.routes import ROUTES
 from mcphub.gateway import dispatch as module
 from mcphub.protocol.http_answer import SESSION_GONE
 from mcphub.protocol.versions import ALL, LEGACY
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
 
 CHANGED = "notifications/tools/list_changed"
 CANCELLED = "notifications/cancelled"
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 # --- the beginning ----------------------------------------------------------------------------------------------------
@@ -98,6 +100,7 @@ async def test_an_envelope_that_is_wrong(bench: Bench, meta: Any, code: int, met
         assert error["code"] == code
         if code == -32022:
             requested = meta[META + "protocolVersion"]
+            assert error["data"].pop("dev.mcphub/error")["kind"] == "unsupported_version"
             assert error["data"] == {"supported": list(ALL), "requested": requested}
     agent.initialize()
 
@@ -249,12 +252,12 @@ async def test_a_call(bench: Bench, server_era: str) -> None:
     """The server gets its own name of the tool, the arguments, and of the agent's `_meta` what may cross."""
     await bench.up(server := Server("s", era=server_era, tools=("t", "mcp__s__t")))
     agent = bench.agent().initialize()
-    meta = {"progressToken": "p", "traceparent": "00-1", META + "secret": 1}
+    meta = {"progressToken": "p", "traceparent": PARENT, META + "secret": 1}
     agent.ask("tools/call", call("mcp__s__mcp__s__t", arguments={"a": [1, {"b": None}]}, _meta=meta), id=1)
     got = await server.call()
     params = got["params"]
     assert (params["name"], params["arguments"]) == ("mcp__s__t", {"a": [1, {"b": None}]})
-    assert params["_meta"]["traceparent"] == "00-1"
+    assert params["_meta"]["traceparent"] == PARENT
     assert params["_meta"]["progressToken"] == got["id"]
     assert ((META + "protocolVersion") in params["_meta"]) == (server_era == "modern")
     assert META + "secret" not in params["_meta"]
@@ -314,15 +317,79 @@ async def test_a_server_that_is_away(bench: Bench) -> None:
 
 
 async def test_a_server_that_never_came_up(bench: Bench) -> None:
-    """Its tools have no names yet; a call to one says what is the matter, in whatever state it is."""
+    """Its tools have no names yet; a call to one says what is the matter, as soon as something is."""
     starting, sick = Server("starting", hold=True), Server("sick")
     sick.refuses = True
     bench.want(starting, sick)
     await bench.until(lambda: isinstance(bench.worker(sick).state, Failed))
     agent = bench.agent().initialize()
-    for name, said in (("starting", "is starting"), ("sick", "refused by the test")):
-        result = agent.one("tools/call", call(f"mcp__{name}__t"))["result"]
-        assert result["isError"] is True and said in result["content"][0]["text"]
+    assert agent.ask("tools/call", call("mcp__starting__t"), id=1) == []
+    result = agent.one("tools/call", call("mcp__sick__t"), id=2)["result"]
+    assert result["isError"] is True and "refused by the test" in result["content"][0]["text"]
+    starting.lose("gone")
+    await bench.until(lambda: bool(agent.answers(1)))
+    [answer] = agent.answers(1)
+    assert answer["result"]["isError"] is True and "starting has failed" in answer["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("view", ["", "s"])
+async def test_calls_of_a_server_in_its_first_attempt(bench: Bench, view: str) -> None:
+    """They wait for it, whether their tools are known yet or not, under ids that are taken, and are sent once."""
+    server, prefix = Server("s", hold=True), "" if view else "mcp__s__"
+    bench.want(server)
+    agent = bench.agent()
+    agent.session.view = view
+    agent.initialize()
+    assert agent.ask("tools/call", call(f"{prefix}t"), id=1) == []
+    assert agent.ask("tools/call", call(f"{prefix}new"), id=2) == []
+    assert agent.error("tools/call", call(f"{prefix}t"), id=1) == (-32600, "this id is in flight already")
+    assert agent.ask("tools/call", call(f"{prefix}t"), id=3) == []
+    agent.notify(CANCELLED, {"requestId": 3})
+    server.let_go()
+    first = await server.call()
+    assert agent.error("tools/call", call(f"{prefix}t"), id=1) == (-32600, "this id is in flight already")
+    assert agent.answers(2)[0]["error"]["code"] == -32602
+    server.text(first, "x")
+    assert agent.answers(1)[-1]["result"]["content"][0]["text"] == "x"
+    assert agent.answers(3) == [] and len(server.of("tools/call")) == 1
+
+
+async def test_a_server_that_begins_anew(bench: Bench) -> None:
+    """What is asked meanwhile waits; where it fails all are told so, by the one attempt that they waited for."""
+    await bench.up(server := Server("s"))
+    agent = bench.agent().initialize()
+    server.hold_back()
+    bench.worker(server).post(Asked())
+    await server.got("initialize", 2)
+    assert [agent.ask("tools/call", call(), id=mid) for mid in (1, 2)] == [[], []]
+    assert server.of("tools/call") == []
+    server.let_go()
+    for number in (1, 2):
+        server.text(await server.call(number), "x")
+    assert all("isError" not in agent.answers(mid)[0]["result"] for mid in (1, 2))
+    server.hold_back()
+    bench.worker(server).post(Asked())
+    await server.got("initialize", 3)
+    assert [agent.ask("tools/call", call(), id=mid) for mid in (3, 4)] == [[], []]
+    server.refuses = True
+    server.lose("gone")
+    await bench.until(lambda: bool(agent.answers(4)))
+    assert isinstance(bench.worker(server).state, Failed)
+    for mid in (3, 4):
+        assert "s has failed" in agent.answers(mid)[0]["result"]["content"][0]["text"]
+
+
+async def test_the_end_while_calls_wait(bench: Bench) -> None:
+    """They are told that nothing was sent, and so is what comes now; those that are owed a word say the same."""
+    server = Server("s", hold=True)
+    bench.want(server)
+    agent = bench.agent().initialize()
+    assert agent.ask("tools/call", call(), id=1) == []
+    [owed] = bench.gateway.standing(agent.session).owed
+    assert (owed.mid, owed.server, owed.unsent) == ("1", "s", True)
+    assert await bench.gateway.drain(0) == 0
+    assert agent.answers(1)[0]["error"]["data"]["dev.mcphub/error"]["kind"] == "stopping"
+    assert "stopping" in agent.error("tools/call", call(), id=2)[1]
 
 
 async def test_a_call_in_the_turn_in_which_its_server_connects(bench: Bench) -> None:
@@ -707,3 +774,102 @@ async def test_arguments_that_are_certainly_wrong(bench: Bench) -> None:
     server.lose("gone")
     assert "n is missing" in agent.one("tools/call", call(), id=2)["result"]["content"][0]["text"]
     assert bench.gateway.counters["refused_arguments"] == 3
+
+
+def told(answer: Any) -> Any:
+    """What programs are told, wherever it stands."""
+    found = answer["error"].get("data") if "error" in answer else answer["result"].get("_meta", {})
+    return found.get("dev.mcphub/error") or found.get("dev.mcphub/warning")
+
+
+async def test_the_same_call_that_fails_again_and_again(bench: Bench) -> None:
+    """C151: an agent that repeats a failing call is told so, whoever says that it failed; the call is made all the
+    same, nobody else is told, and what does well in between begins a new row."""
+    await bench.up(server := Server("s"))
+    agent, other = bench.agent().initialize(), bench.agent().initialize()
+    sent = 0
+
+    async def fails(agent: Any, how: str, **arguments: Any) -> Any:
+        nonlocal sent
+        sent += 1
+        agent.ask("tools/call", call(arguments=arguments), id=sent)
+        request = await server.call(sent)
+        if how == "error":
+            server.say({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32000, "message": "no"}})
+        elif how:
+            content = [{"type": "text", "text": "no"}]
+            server.result(request["id"], {"content": content, "isError": True, **json.loads(how)})
+        else:
+            server.text(request, "x")
+        [answer] = agent.answers(sent)
+        return answer
+
+    for first, how in (("error", "error"), ("{}", "{}"), ("{}", '{"a": 1}')):
+        for one in (first, how):
+            assert "3 times" not in json.dumps(await fails(agent, one, n=how))
+        await fails(other, how, n=how)
+        third, fourth = await fails(agent, how, n=how), await fails(agent, how, n=how)
+        if how == "error":
+            assert third["error"]["code"] == -32000 and third["error"]["message"] == "no"
+            assert "3 times in a row" in told(third)["repeated"] and "4 times" in told(fourth)["repeated"]
+        else:
+            assert third["result"]["content"] == [{"type": "text", "text": "no"}] and third["result"]["isError"]
+            assert told(third)["kind"] == "repeated_failure" and "3 times in a row" in told(third)["message"]
+        await fails(agent, "", n=how)
+        assert "in a row" not in json.dumps(await fails(agent, how, n=how))
+        await fails(agent, "", n=how)
+    for number in range(3):
+        code, message = agent.error("tools/call", call("mcp__s__u"), id=f"u{number}")
+        assert ("3 times in a row" in message) is (number == 2)
+    agent.leave()
+    other.leave()
+
+
+async def test_errors_of_mcphub_are_told_from_the_servers(bench: Bench) -> None:
+    """Each error has a kind and the layer that failed: a timeout of mcphub's own never looks like the server's word."""
+    await bench.up(server := Server("s"))
+    agent = bench.agent().initialize()
+    agent.ask("tools/call", call(), id=1)
+    request = await server.call()
+    error = {"code": -32603, "message": "Internal error"}
+    server.say({"jsonrpc": "2.0", "id": request["id"], "error": error})
+    agent.ask("tools/call", call(), id=2)
+    await server.call(2)
+    client = bench.worker(server).client
+    assert client is not None
+    agent.session.calls[b"2"].unanswered("timeout", "no answer in time")
+    said, silent = agent.answers(1)[0], agent.answers(2)[0]
+    assert {key: said["error"][key] for key in error} == error
+    assert (told(said)["kind"], told(said)["layer"], told(said)["root"]) == ("server_error", "server", "protocol")
+    assert (told(silent)["kind"], told(silent)["layer"], told(silent)["root"]) == (
+        "outcome_unknown",
+        "connection",
+        "transport",
+    )
+    for message in ('{"jsonrpc":"2.0"}', "[]", '{"jsonrpc":"2.0","id":null,"method":"ping"}'):
+        agent.write(message)
+        assert told(agent.got[-1])["kind"] == "invalid_request"
+    assert told(agent.one("nothing"))["kind"] == "unknown_method"
+    assert told(agent.one("prompts/get", {"name": "x"}))["kind"] == "unknown_prompt"
+    assert told(agent.one("resources/read", {"uri": "x:1"}))["kind"] == "unknown_resource"
+    assert told(agent.one("tools/list", {"cursor": "x"}))["kind"] == "invalid_params"
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_no_method_changes_what_runs(bench: Bench, era: str) -> None:
+    """B88: whatever people can ask for, an agent cannot, under no name: no MCP method adds, changes or approves a
+    server; nor does an argument of a method that there is."""
+    await bench.up(server := Server("s"))
+    wanted, agent = dict(bench.supervisor.snapshot.value.desired), bench.agent().initialize()
+    entry = {"name": "evil", "command": "touch", "args": ["x"], "mcpServers": {"evil": {"command": "touch"}}}
+    for number, route in enumerate(ROUTES):
+        path = route.path.removeprefix("/v1/").partition("/{")[0]
+        for shape, name in enumerate((path, f"/v1/{path}", f"mcphub/{path}", f"dev.mcphub/{path}", f"{path}/add")):
+            ask = agent.ask if era == "legacy" else agent.modern
+            [answer] = ask(name, entry, id=f"{number}.{shape}")
+            assert answer["error"]["code"] == -32601, name
+            agent.notify(name, entry)
+    agent.notify("dev.mcphub/attach", {"client": "x", "workspace": "/", **entry})
+    agent.ask("tools/list", entry, id="list")
+    assert dict(bench.supervisor.snapshot.value.desired) == wanted and list(bench.supervisor.workers) == list(wanted)
+    assert server.of("tools/call") == []

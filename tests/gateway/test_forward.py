@@ -12,16 +12,18 @@ from tests.gateway.shelves import Shelves, legacy
 
 pytestmark = pytest.mark.anyio
 
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_meta_of_each_hop(shelves: Bench, era: str) -> None:
     """Trace context crosses, hop keys do not; a modern server gets the hub's own."""
     await shelves.up(server := Shelves("s", era=era))
     agent = shelves.agent()
-    agent.modern("resources/read", {"uri": "x:1"}, id=5, meta={"traceparent": "00-1", "progressToken": "t"})
+    agent.modern("resources/read", {"uri": "x:1"}, id=5, meta={"traceparent": PARENT, "progressToken": "t"})
     request = await server.got("resources/read")
     meta = request["params"]["_meta"]
-    assert meta["traceparent"] == "00-1" and meta["progressToken"] == request["id"]
+    assert meta["traceparent"] == PARENT and meta["progressToken"] == request["id"]
     assert (META + "clientInfo" in meta) is (era == "modern")
     assert any(key.startswith(META) for key in meta) is (era == "modern")
 
@@ -74,14 +76,20 @@ async def test_a_result_that_is_no_object(shelves: Bench, result: str) -> None:
 
 @pytest.mark.parametrize("data", [5, [], {"uri": 5}, {"uri": None}, {"x": 1}, None])
 async def test_data_of_an_error(shelves: Bench, data: Any) -> None:
-    """What has no URI stays."""
+    """What has no URI stays, with whose error it is beside it; what is no object has its place below."""
     await shelves.up(server := Shelves("s"))
     agent = legacy(shelves)
     agent.ask("resources/read", {"uri": "x:1"}, id=5)
     request = await server.got("resources/read")
     server.say({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32602, "message": "m", "data": data}})
     [answer] = agent.answers(5)
-    assert answer["error"]["code"] == -32602 and answer["error"].get("data") == data
+    found = answer["error"]["data"]
+    assert found.pop("dev.mcphub/error")["kind"] == "server_error"
+    assert (answer["error"]["code"], answer["error"]["message"]) == (-32602, "m")
+    if isinstance(data, dict) or data is None:
+        assert found == (data or {})
+    else:
+        assert found == {"dev.mcphub/upstream": {"code": -32602, "message": "m", "data": data}}
 
 
 async def test_a_modern_servers_freshness_is_kept(shelves: Bench) -> None:

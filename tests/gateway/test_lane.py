@@ -11,7 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcphub.gateway.lane import AMPLE, FEW, LONGEST, PATIENCE, REMEMBERED, STEP, Lane, Place
+from mcphub.gateway.lane import (
+    ALONE,
+    AMPLE,
+    AT_ONCE,
+    FEW,
+    LONGEST,
+    PATIENCE,
+    RELEARNED,
+    REMEMBERED,
+    STEP,
+    Lane,
+    Place,
+)
 
 Duration = Callable[[random.Random], float]
 
@@ -131,15 +143,26 @@ class Run:
     """One that has a single call at a time, and one with `many`, at a server that does them one after the other
     (`serial`) or side by side. Times are virtual."""
 
-    def __init__(self, *, serial: bool, takes: Duration, seconds: float, many: int = 1000) -> None:
+    def __init__(
+        self,
+        *,
+        serial: bool,
+        takes: Duration,
+        seconds: float,
+        many: int = 1000,
+        pause: float = 1e-6,
+        comes: float = 0.0,
+    ) -> None:
+        """`pause`: seconds that the one thinks between an answer and its next call, from when it `comes` on."""
         self.polite: list[float] = []
         self.greedy: list[float] = []
         self.sent = 0
-        chance, lane, number = random.Random(1), Lane[tuple[str, float]](), count()
+        self.seconds = seconds
+        chance, lane, number = random.Random(1), Lane[tuple[str, float]](alone=ALONE), count()
         events: list[tuple[float, int, str, Place[tuple[str, float]] | None]] = []
         busy = now = 0.0
         for who in ["polite", *["greedy"] * many]:
-            heapq.heappush(events, (0.001 * (who == "greedy"), next(number), who, None))
+            heapq.heappush(events, (0.001 if who == "greedy" else comes, next(number), who, None))
         heapq.heappush(events, (PATIENCE, next(number), "tick", None))
 
         def send(place: Place[tuple[str, float]]) -> None:
@@ -155,7 +178,7 @@ class Run:
                 lane.end(place, now, True)
                 who, asked = place.item
                 (self.polite if who == "polite" else self.greedy).append(now - asked)
-                heapq.heappush(events, (now + 1e-6, next(number), who, None))
+                heapq.heappush(events, (now + (pause if who == "polite" else 1e-6), next(number), who, None))
             elif what == "tick":
                 lane.silent(now)
                 heapq.heappush(events, (now + PATIENCE, next(number), "tick", None))
@@ -198,6 +221,63 @@ def test_many_at_a_server_that_does_them_side_by_side(takes: Duration, mean: flo
 def test_two_hundred_that_take_ten_seconds() -> None:
     """All of them are at the server within a second."""
     assert Run(serial=False, takes=lambda _: 10.0, seconds=1.0, many=200).sent == 200
+
+
+@pytest.mark.parametrize(
+    ("takes", "pause"), [(0.0001, 1.0), (0.001, 13.0), (0.005, 1.0), (0.005, 13.0), (0.005, 70.0), (0.02, 70.0)]
+)
+def test_one_that_calls_now_and_then(takes: float, pause: float) -> None:
+    """It waits for a few of another's five hundred each time, the first time too, though the other is alone most of
+    the time: at a server that does one at a time, more is only a longer queue."""
+    run = Run(serial=True, takes=lambda _: takes, seconds=20 + 6 * pause, many=500, pause=pause, comes=20.0)
+    assert len(run.polite) >= 4
+    assert max(run.polite) <= max(6 * takes, 1.1 * AT_ONCE)
+    assert len(run.greedy) > 0.97 * run.seconds / takes
+
+
+@pytest.mark.parametrize(
+    ("takes", "mean"),
+    [(lambda _: 0.1, 0.1), (lambda _: 2.0, 2.0), (lambda chance: chance.expovariate(10), 0.1)],
+)
+def test_one_alone_at_a_server_that_does_many_side_by_side(takes: Duration, mean: float) -> None:
+    """It has all of them done as if nobody counted them, but for a moment when what was learned is looked at again."""
+    seconds = 2 * RELEARNED
+    run = Run(serial=False, takes=takes, seconds=seconds, many=300, comes=2 * seconds)
+    assert len(run.greedy) > 0.85 * seconds * 300 / mean
+
+
+def test_ten_thousand_of_one_alone() -> None:
+    """All that hang are at the server within a second: nobody else is there for whom it would matter."""
+    assert Run(serial=False, takes=lambda _: 100.0, seconds=1.0, many=10_000, comes=9.0).sent == 10_000
+
+
+def test_what_one_alone_had_does_not_count_against_another() -> None:
+    """What it had on its way because nobody else was there is not what it may have from then on."""
+    lane: Lane[int] = Lane(alone=ALONE)
+    flying = going(lane, "greedy", 1000)
+    assert len(flying) == ALONE + FEW and not lane.level(0.0)
+    assert lane.ask("polite", 0, 0.0).going
+    for place in flying:
+        lane.end(place, 0.001, True)
+        assert lane.flying > AMPLE or list(lane.ready(0.001)) or lane.flying > FEW
+
+
+@pytest.mark.parametrize(
+    ("limit", "crowded", "most"),
+    [(1, True, 1), (2, True, 1), (2, False, 2), (3, False, 3), (4, False, 3), (80, False, 70)],
+)
+def test_a_part_of_a_limit_is_kept_free(limit: int, crowded: bool, most: int) -> None:
+    """Nobody who has something on its way has all of it, so that the first of another goes at once; what is free of
+    that part is for the firsts alone."""
+    lane: Lane[int] = Lane(limit, shared=True)
+    lane.crowded = crowded
+    flying = going(lane, "a", 100)
+    assert len(flying) == most
+    if 1 < most < limit:
+        firsts = [lane.ask(n, n, 0.0) for n in range(limit - most + 1)]
+        assert [place.going for place in firsts] == [True] * (limit - most) + [False]
+        lane.end(flying[0], 0.0, True)
+        assert list(lane.ready(0.0)) == [firsts[-1]]
 
 
 # --- whatever happens -------------------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ import pytest
 from mcphub.gateway import legacy_rounds
 from mcphub.protocol import mrtr
 from mcphub.sessions.http_session import Exchange
+from mcphub.store.call_record import UNKNOWN
 from tests.gateway.bench import META, Agent, Bench, Message
-from tests.gateway.shelves import ALL, FORM, Sent, Shelves, asked, legacy, reply, restarted
+from tests.gateway.shelves import ALL, FORM, Sent, Shelves, asked, legacy, patient, reply, restarted
 
 pytestmark = pytest.mark.anyio
 
@@ -297,7 +298,7 @@ async def test_progress_rises(shelves: Bench, server: Shelves) -> None:
 
 
 async def test_cancelled_while_asked(shelves: Bench, server: Shelves) -> None:
-    """B70: the agent's questions end with its call, and no retry is sent."""
+    """B70, K3.3: the agent's questions end with its call, and no retry is sent."""
     agent = legacy(shelves)
     asks(server, await call(server, agent), inputRequests={"k": QUESTION})
     agent.notify("notifications/cancelled", {"requestId": 1})
@@ -307,9 +308,9 @@ async def test_cancelled_while_asked(shelves: Bench, server: Shelves) -> None:
     assert len(server.of("tools/call")) == 1 and agent.answers(1) == [] and agent.session.calls == {}
 
 
-async def test_nobody_answers(shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_answers(shelves: Bench, server: Shelves) -> None:
     """B71: a call that waits for a person ends at the human limit, not at its own."""
-    monkeypatch.setattr(legacy_rounds, "HUMAN_LIMIT", 0.05)
+    patient(shelves, server, 0.05)
     agent = legacy(shelves)
     asks(server, await call(server, agent), inputRequests={"k": QUESTION})
     with anyio.fail_after(5):
@@ -328,15 +329,20 @@ async def test_the_server_is_another_one_meanwhile(shelves: Bench, server: Shelv
     assert (await server.call(2))["params"]["requestState"] == "s"
 
 
-async def test_the_server_is_gone_meanwhile(shelves: Bench, server: Shelves) -> None:
-    """The call ends, and says that it can be made again."""
+async def test_the_server_is_gone_meanwhile(shelves: Bench, server: Shelves, tmp_path: Path) -> None:
+    """The call ends, and says that it may have had effects before its server asked."""
+    shelves.gateway.outcomes.open(str(tmp_path / "calls"))
     agent = legacy(shelves)
     asks(server, await call(server, agent), inputRequests={"k": QUESTION}, requestState="s")
     server.refuses = True
     server.lose("gone")
     await shelves.until(lambda: shelves.worker(server).client is None)
     reply(agent, asked(agent), YES)
-    assert agent.answers(1)[0]["error"]["data"]["dev.mcphub/error"]["kind"] == "lost"
+    [record] = shelves.gateway.outcomes.records()()
+    shelves.gateway.outcomes.end()
+    told = agent.answers(1)[0]["error"]["data"]["dev.mcphub/error"]
+    assert (told["kind"], told["retryable"], told["operationId"]) == ("outcome_unknown", False, record.id)
+    assert (record.outcome, record.reason) == (UNKNOWN, "lost")
     assert agent.session.calls == {}
 
 

@@ -175,3 +175,52 @@ async def test_agents_of_older_versions(bench: Bench) -> None:
         assert {"title", "outputSchema", "annotations"} - found.keys() == lacking
     [answer] = bench.agent().modern("tools/list")
     assert answer["result"]["tools"][0].keys() >= {"title", "outputSchema", "annotations"}
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_call_keeps_the_definition_that_it_began_with(bench: Bench, era: str) -> None:
+    """Its result is compared with the schema that its agent saw, though the list has changed meanwhile; the next call
+    with the new one."""
+
+    def offers(kind: str) -> dict[str, Any]:
+        schema = {"type": "object", "properties": {"n": {"type": kind}}, "required": ["n"]}
+        return {"tools": [{"name": "t", "inputSchema": {"type": "object"}, "outputSchema": schema}]}
+
+    server = Server("s", era=era)
+    server.beside = offers("integer")
+    await bench.up(server)
+    agent = bench.agent().initialize()
+    before = bench.worker(server).tools
+    agent.ask("tools/call", {"name": "mcp__s__t", "arguments": {}}, id=1)
+    server.beside = offers("string")
+    server.notify(CHANGED, {})
+    await bench.until(lambda: bench.worker(server).tools != before)
+    bench.gateway.refresh()
+    agent.ask("tools/call", {"name": "mcp__s__t", "arguments": {}}, id=2)
+    done = {"resultType": "complete"} if era == "modern" else {}
+    for number in (1, 2):
+        request = await server.call(number)
+        server.result(request["id"], {**done, "content": [], "structuredContent": {"n": 5}})
+    first, second = (agent.answers(number)[0]["result"] for number in (1, 2))
+    assert "n must be" not in str(first) and "n must be string" in str(second)
+
+
+async def test_a_list_that_has_changed_is_not_to_be_kept(bench: Bench) -> None:
+    """From the word of its server on, until it was listed again: agents get the old one, and no time for it."""
+    server = Server("s", era="modern")
+    server.beside = {"ttlMs": 30_000, "cacheScope": "public"}
+    await bench.up(server)
+    agent = bench.agent()
+    assert agent.modern("tools/list")[0]["result"]["ttlMs"] > 0
+    server._hold = True
+    server.tools = ("u",)
+    server.notify(CHANGED, {})
+    await server.got("tools/list", 2)
+    await bench.until(lambda: bool(bench.supervisor.snapshot.value.views[server.spec.key()].doubted))
+    result = agent.modern("tools/list", id=2)[0]["result"]
+    assert ([tool["name"] for tool in result["tools"]], result["ttlMs"]) == (["mcp__s__t"], 0)
+    server.let_go()
+    await bench.until(lambda: not bench.supervisor.snapshot.value.views[server.spec.key()].doubted)
+    bench.gateway.refresh()
+    result = agent.modern("tools/list", id=3)[0]["result"]
+    assert [tool["name"] for tool in result["tools"]] == ["mcp__s__u"] and result["ttlMs"] > 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ import anyio
 import pytest
 
 from mcphub.gateway import parking
+from mcphub.store.call_record import UNKNOWN, CallRecord
 from tests.gateway.bench import META, Agent, Bench, Message, gateway
-from tests.gateway.shelves import FORM, Shelves, legacy, restarted
+from tests.gateway.shelves import FORM, Shelves, legacy, patient, restarted
 
 pytestmark = pytest.mark.anyio
 
@@ -22,6 +25,10 @@ ELICIT, SAMPLE, ROOTS = "elicitation/create", "sampling/createMessage", "roots/l
 MESSAGES = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
 ABLE: Message = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 YES = {"action": "accept", "content": {"n": 1}}
+LOST = (
+    "the call of t at the server s that waited for this answer is gone: mcphub was restarted, or the time for the "
+    "answer was over; whether it had effects is unknown, check before calling it again"
+)
 
 
 def meta(name: str = "me", can: Message = ABLE, **more: Any) -> Message:
@@ -80,6 +87,25 @@ async def test_a_question_and_its_retry(shelves: Bench, server: Shelves) -> None
     assert result["content"] == [{"type": "text", "text": "done"}] and result["resultType"] == "complete"
     assert len(server.of("tools/call")) == 1 and server.of("notifications/cancelled") == []
     assert again.session.calls == {}
+
+
+@pytest.mark.parametrize("end", ["answered", "abandoned"])
+async def test_what_is_forgotten_is_gone(
+    shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Nothing of a call is left in memory once nobody can ask for it any more."""
+    monkeypatch.setattr(parking, "MAX_KEPT", 0)
+    agent = shelves.agent()
+    request, given = await parked(server, agent)
+    retry(agent, given, {"r1": YES})
+    found = weakref.ref(next(one for one in gc.get_objects() if isinstance(one, parking.Parked)))
+    if end == "answered":
+        server.text(request, "done")
+        await answered(agent, 2)
+    else:
+        agent.notify("notifications/cancelled", {"requestId": 2})
+    gc.collect()
+    assert found() is None
 
 
 @pytest.mark.parametrize(
@@ -154,7 +180,7 @@ async def test_seals(shelves: Bench, server: Shelves, monkeypatch: pytest.Monkey
     for number, more in enumerate(tries, 10):
         call(agent, number, inputResponses={"r1": YES}, **more)
         error = (await answered(agent, number))["error"]
-        assert error["code"] == -32602 and "data" not in error
+        assert error["code"] == -32602 and error["data"]["dev.mcphub/error"]["kind"] == "bad_state"
     for other, name in ((shelves.agent("/elsewhere"), "me"), (shelves.agent(), "other")):
         retry(other, given, {"r1": YES}, of=meta(name))
         assert (await answered(other, 2))["error"]["code"] == -32602
@@ -166,7 +192,7 @@ async def test_seals(shelves: Bench, server: Shelves, monkeypatch: pytest.Monkey
 
 
 async def test_the_same_retry_twice(shelves: Bench, server: Shelves) -> None:
-    """B40: the server's question is answered once, and both get the same outcome; so does one that comes later."""
+    """B40, H7: the server's question is answered once, and both get the same outcome; so does one that comes later."""
     agent, other = shelves.agent(), shelves.agent()
     request, given = await parked(server, agent)
     retry(agent, given, {"r1": YES})
@@ -195,10 +221,10 @@ async def test_a_retry_of_an_earlier_round(shelves: Bench, server: Shelves) -> N
     assert (await answered(agent, 4))["resultType"] == "complete"
 
 
-async def test_nobody_comes_back(shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_comes_back(shelves: Bench, server: Shelves) -> None:
     """B41: after the limit the server gets `cancel` for its form, errors for the rest, and a cancellation; the slot is
     free, and a late retry is told that the call is gone."""
-    monkeypatch.setattr(parking, "LIFETIME", 0.05)
+    patient(shelves, server, 0.05)
     agent = shelves.agent()
     call(agent)
     request = await server.call()
@@ -233,8 +259,59 @@ async def test_another_hub(shelves: Bench, server: Shelves, monkeypatch: pytest.
         retry(agent := other.agent(), given, {"r1": YES})
         error = (await answered(agent, 2))["error"]
         assert error["code"] == -32602 and error["data"]["dev.mcphub/error"]["kind"] == "request_state_lost"
-        assert error["message"] == "the call was interrupted; it may have had effects; call again"
+        assert error["message"] == LOST
+        assert error["data"]["dev.mcphub/error"]["retryable"] is False
+        assert error["data"]["dev.mcphub/error"]["tool"] == "t"
         assert second.of("tools/call") == []
+
+
+@pytest.mark.parametrize("how", ["expired", "killed", "too old"])
+async def test_what_is_known_of_a_call_that_is_gone(
+    shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
+) -> None:
+    """The agent is told what to check, under the id that the call has in the journal, also by another mcphub; that
+    nobody answered in time is not called a cancellation."""
+    shelves.gateway.outcomes.open(path := str(tmp_path / "calls"))
+    if how == "expired":
+        patient(shelves, server, 0.05)
+    agent = shelves.agent()
+    _, given = await parked(server, agent)
+    if how == "expired":
+        await until(lambda: shelves.gateway.counters["expired_calls"] == 1)
+    [record] = shelves.gateway.outcomes.records()()
+    if how == "expired":
+        assert (record.outcome, record.reason) == (UNKNOWN, "timeout")
+    shelves.gateway.outcomes.end()
+    if how == "too old":
+        late = time.time_ns() + int(1e9 * (parking.LIFETIME + 1))
+        monkeypatch.setattr("mcphub.gateway.rounds.time.time_ns", lambda: late)
+    async with gateway(monkeypatch) as other:
+        other.gateway.outcomes.open(path)
+        await other.up(Shelves("s", tools=("t", "u")))
+        retry(again := other.agent(), given, {"r1": YES})
+        error = (await answered(again, 2))["error"]
+        other.gateway.outcomes.end()
+    assert error["code"] == -32602 and error["message"] == f"{LOST} (what was sent: mcphub calls {record.id})"
+    told = error["data"]["dev.mcphub/error"]
+    assert (told["kind"], told["retryable"], told["operationId"]) == ("request_state_lost", False, record.id)
+    assert (told["server"], told["tool"]) == ("s", "t")
+
+
+async def test_a_prompt_that_is_gone(shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It only reads, and can be asked for again."""
+    agent, params = shelves.agent(), {"name": "mcp__s__p"}
+    agent.modern("prompts/get", params, meta=meta())
+    await server.got("prompts/get")
+    server.ask(ELICIT, FORM)
+    given = await answered(agent)
+    async with gateway(monkeypatch) as other:
+        await other.up(Shelves("s"))
+        back = {**params, "requestState": given["requestState"], "inputResponses": {}}
+        (again := other.agent()).modern("prompts/get", back, id=2, meta=meta())
+        error = (await answered(again, 2))["error"]
+    told = error["data"]["dev.mcphub/error"]
+    assert "it only reads, so it can be made again" in error["message"]
+    assert (told["kind"], told["retryable"], told["tool"]) == ("request_state_lost", True, "prompts/get")
 
 
 async def test_a_call_that_ends_while_it_waits(shelves: Bench, server: Shelves) -> None:
@@ -358,8 +435,16 @@ async def test_completion_does_not_wait(shelves: Bench, server: Shelves) -> None
     assert agent.answers(1) == []
 
 
-async def test_too_many(shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only so many calls of one agent wait, and at one server; one more ends, by name, and upstream too."""
+async def test_too_many(
+    shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Only so many calls of one agent wait, and at one server; one more ends, by name, and upstream too. It had begun:
+    its agent is told what to check."""
+    shelves.gateway.outcomes.open(str(tmp_path / "calls"))
+
+    def newest() -> CallRecord:
+        return shelves.gateway.outcomes.records()()[0]
+
     agent = shelves.agent()
     monkeypatch.setattr(parking, "MOST_OF_AGENT", 1)
     request, _ = await parked(server, agent)
@@ -368,7 +453,11 @@ async def test_too_many(shelves: Bench, server: Shelves, monkeypatch: pytest.Mon
     server.current = second["id"]
     server.ask(ELICIT, FORM, id="v")
     error = (await answered(agent, 2))["error"]
-    assert error["data"]["dev.mcphub/error"]["kind"] == "too_many_parked"
+    told = error["data"]["dev.mcphub/error"]
+    assert (told["kind"], told["retryable"], told["operationId"]) == ("too_many_parked", False, newest().id)
+    assert error["message"].endswith(f"check before calling it again (what was sent: mcphub calls {newest().id})")
+    assert (newest().outcome, newest().reason) == (UNKNOWN, "given_up")
+    shelves.gateway.outcomes.end()
     assert server.replies("v")[0]["result"] == {"action": "cancel"}
     [told] = server.of("notifications/cancelled")
     assert told["params"]["requestId"] == second["id"] != request["id"]
@@ -489,7 +578,9 @@ class Interleaving:
         self.ids = 0
         self.running: dict[int, str] = {}
         self.questions: dict[str, str] = {}
-        self.open: set[tuple[str, str]] = set()
+        #: Those on the stream of a call, and how many were shown.
+        self.told: set[str] = set()
+        self.shown = 0
         self.taken: dict[str, int] = dict.fromkeys(self.agents, 0)
 
     def modern(self, name: str) -> bool:
@@ -521,6 +612,8 @@ class Interleaving:
         question = f"q{self.ids}"
         self.questions[question] = self.running[request]
         self.server.current = request if self.random.random() < 0.5 else None
+        if self.server.current is not None:
+            self.told.add(question)
         self.server.ask(ELICIT, {**FORM, "message": self.running[request]}, id=question)
         self.server.current = None
 
@@ -552,6 +645,7 @@ class Interleaving:
 
     def right(self, name: str, message: str) -> None:
         assert message == f"[s] {name}", f"{name} was asked what {message} was meant to be"
+        self.shown += 1
 
     def check(self) -> None:
         for question, who in self.questions.items():
@@ -560,6 +654,7 @@ class Interleaving:
             for reply in replies:
                 content = reply.get("result", {}).get("content")
                 assert content is None or content == {"by": who}, question
+                assert "error" not in reply or question not in self.told, question
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -578,7 +673,7 @@ async def test_never_the_wrong_agent(shelves: Bench, server: Shelves, seed: int)
     await anyio.sleep(parking.WINDOW * 1.5)
     world.answer()
     world.check()
-    assert world.questions, "something was asked"
+    assert world.questions and (world.shown or not world.told), "what can be told is told"
 
 
 async def test_ends_that_were_told(shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,15 +18,6 @@ def test_a_burst_and_then_the_rate() -> None:
     assert [bucket.take(200.0) for _ in range(4)] == pytest.approx([0, 0, 0, 0.5])
 
 
-def test_what_was_not_used_is_given_back() -> None:
-    """The next one has it."""
-    bucket = Bucket(1)
-    bucket.take(0.0)
-    assert bucket.take(0.0) == 1
-    bucket.give_back()
-    assert bucket.wait(0.0) == 1
-
-
 @pytest.mark.parametrize(("rate", "burst"), [(0, 1), (-1, 1), (1, 0), (float("nan"), 1)])
 def test_what_is_no_rate(rate: float, burst: int) -> None:
     """It is refused."""

@@ -50,6 +50,46 @@ async def test_a_prompt_in_the_turn_in_which_its_server_connects(shelves: Bench)
     assert agent.answers(5)[0]["result"] == {"messages": []}
 
 
+@pytest.mark.parametrize("view", ["", "s"])
+async def test_requests_to_a_server_in_its_first_attempt(shelves: Bench, view: str) -> None:
+    """They wait for the server that a name or URI names, and are sent then; what nobody may have is refused at once."""
+    shelves.want(server := Shelves("s", hold=True))
+    agent = shelves.agent()
+    agent.session.view = view
+    agent.initialize()
+    prompt, uri = ("p", "x:1") if view else ("mcp__s__p", "mcphub://s/x:1")
+    for mid, params in enumerate(({"name": prompt}, {"name": f"{prompt}x"})):
+        assert agent.ask("prompts/get", params, id=mid) == []
+    assert agent.ask("resources/read", {"uri": uri}, id=2) == []
+    reference = {"ref": {"type": "ref/prompt", "name": prompt}, "argument": {"name": "a", "value": ""}}
+    assert agent.ask("completion/complete", reference, id=3) == []
+    if not view:
+        assert agent.error("prompts/get", {"name": "mcp__t__p"}, id=9)[0] == -32602
+        assert agent.error("resources/read", {"uri": "x:1"}, id=9)[0] == -32602
+    server.let_go()
+    server.answer(await server.got("prompts/get"), messages=[])
+    server.answer(await server.got("resources/read"), contents=[])
+    server.answer(await server.got("completion/complete"), completion={"values": []})
+    assert agent.answers(0)[0]["result"] == {"messages": []}
+    assert all("result" in agent.answers(mid)[0] for mid in (2, 3))
+    assert "unknown prompt" in agent.answers(1)[0]["error"]["message"]
+
+
+async def test_requests_to_a_server_whose_first_attempt_fails(shelves: Bench) -> None:
+    """They are told so then, as all that comes later."""
+    shelves.want(server := Shelves("s", hold=True))
+    await server.got("server/discover")
+    agent = legacy(shelves)
+    assert agent.ask("prompts/get", {"name": "mcp__s__p"}, id=1) == []
+    assert agent.ask("resources/read", {"uri": "mcphub://s/x:1"}, id=2) == []
+    server.lose("gone")
+    await shelves.until(lambda: bool(agent.answers(2)))
+    for mid in (1, 2):
+        [answer] = agent.answers(mid)
+        assert answer["error"]["data"]["dev.mcphub/error"]["kind"] == "unavailable"
+        assert "s is down" in answer["error"]["message"]
+
+
 @pytest.mark.parametrize("uri", ["x:1", "mcphub://s/x:1", "mcphub://s/anything"])
 async def test_a_resource_by_either_uri(shelves: Bench, uri: str) -> None:
     """B55, B56: the exposed form, or the server's own where one server has it."""
@@ -119,7 +159,9 @@ async def test_a_resource_that_is_not_there(shelves: Bench) -> None:
     agent.modern("resources/read", {"uri": "mcphub://s/x:7"}, id=5)
     server.refuse(await server.got("resources/read"), -32002, "not found", uri="x:7")
     [answer] = agent.answers(5)
-    assert answer["error"]["code"] == -32602 and answer["error"]["data"] == {"uri": "mcphub://s/x:7"}
+    data = answer["error"]["data"]
+    assert answer["error"]["code"] == -32602 and data.pop("dev.mcphub/error")["layer"] == "server"
+    assert data == {"uri": "mcphub://s/x:7"}
 
 
 async def test_completion(shelves: Bench) -> None:
@@ -159,7 +201,7 @@ async def test_a_server_that_is_down(shelves: Bench) -> None:
 
 
 async def test_cancel_and_loss(shelves: Bench) -> None:
-    """A cancelled request is cancelled there and gets no answer; one whose reply is lost may be sent again."""
+    """A cancelled request is cancelled there and gets no answer; one whose reply is lost is sent again."""
     await shelves.up(server := Shelves("s"))
     agent = legacy(shelves)
     agent.ask("resources/read", {"uri": "x:1"}, id=5)
@@ -171,5 +213,6 @@ async def test_cancel_and_loss(shelves: Bench) -> None:
     agent.ask("resources/read", {"uri": "x:1"}, id=6)
     await server.got("resources/read", 2)
     await restarted(shelves, server)
+    server.answer(await server.got("resources/read", 3), contents=[])
     [answer] = agent.answers(6)
-    assert answer["error"]["data"]["dev.mcphub/error"]["kind"] == "lost"
+    assert answer["result"] == {"contents": []}

@@ -6,8 +6,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mcphub.gateway.parking import Parking
+from mcphub.gateway.patience import Patience
 from mcphub.gateway.retries import Retries
 from mcphub.gateway.roots_allowed import RootsAllowed
 from mcphub.gateway.rounds import Rounds, principal_of
@@ -30,8 +32,9 @@ class Caller:
 
 
 def made() -> tuple[Rounds, Retries]:
-    rounds = Rounds(b"key")
-    return rounds, Retries(rounds, Parking(b"key", principal_of, Counter(), RootsAllowed()))
+    allowed, counters, patience = RootsAllowed(), Counter[str](), Patience({})
+    rounds = Rounds(b"key", allowed, counters, patience)
+    return rounds, Retries(rounds, Parking(b"key", principal_of, counters, allowed, patience))
 
 
 def brought(sealed: Raw) -> tuple[State | None, bytes]:
@@ -48,6 +51,11 @@ async def test_each_kind() -> None:
         assert brought(Raw(quote(rounds.sealed(OF, state)))) == (state, b"")
     found, got = brought(Raw(quote(rounds.sealed(OF, State(parked="x", round=1)))))
     assert found is None and b"request_state_lost" in got and b"-32602" in got
+    old, parked = State("own"), State(parked="x", round=1, operation="op_1")
+    found, got = brought(Raw(quote(rounds.sealed(replace(OF, lifetime=-1.0), parked))))
+    assert found is None and b"request_state_lost" in got and b'"operationId":"op_1"' in got
+    found, got = brought(Raw(quote(rounds.sealed(replace(OF, lifetime=-1.0), old))))
+    assert found is None and b"bad_state" in got and b"requestState is too old" in got
     for odd in (b"5", b'"x"', b'""', b"null"):
         found, got = brought(Raw(odd))
         assert found is None and b"-32602" in got and b"lost" not in got

@@ -30,7 +30,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_inside_and_outside(home: Path) -> None:
-    """A directory that is allowed, and what is below it; not one whose name only begins as its does."""
+    """K5.4: a directory that is allowed, and what is below it; not one whose name only begins as its does."""
     allowed = RootsAllowed([str(home / "in")])
     inside = [(home / "in").as_uri(), (home / "in" / "deep").as_uri(), f"file://localhost{home}/in/not-there"]
     assert kept(allowed, *inside, (home / "in side").as_uri(), home.as_uri(), "file:///") == inside

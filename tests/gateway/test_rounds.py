@@ -80,7 +80,7 @@ async def test_a_state_alone(shelves: Bench, server: Shelves) -> None:
 
 
 async def test_seals_that_belong_elsewhere(shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B39: changed, of another agent, tool, argument or method, or expired: refused, and nothing is sent."""
+    """B39, H5: changed, of another agent, tool, argument or method, or expired: refused, and nothing is sent."""
     agent, other = shelves.agent(), shelves.agent()
     seal = (await asks(server, agent, inputRequests={"k": QUESTION}, requestState="s"))["requestState"]
     tries: list[tuple[Agent, dict[str, Any]]] = [
@@ -107,7 +107,7 @@ async def test_seals_that_belong_elsewhere(shelves: Bench, server: Shelves, monk
 
 
 async def test_another_connection_of_the_agent(shelves: Bench, server: Shelves) -> None:
-    """A round is the agent's, not the connection's."""
+    """H12: a round is the agent's, not the connection's."""
     seal = (await asks(server, shelves.agent(), inputRequests={"k": QUESTION}))["requestState"]
     call(shelves.agent(), 2, arguments={"a": 1}, requestState=seal)
     await server.call(2)
@@ -189,8 +189,8 @@ async def test_questions_that_an_agent_did_not_declare(
         return
     assert answer["error"]["code"] == -32021
     assert answer["error"]["data"]["requiredCapabilities"] == missing
-    own = {"kind": "undeclared_capability", "server": "s", "tool": "t"}
-    assert answer["error"]["data"]["dev.mcphub/error"] == own
+    own = answer["error"]["data"]["dev.mcphub/error"]
+    assert (own["kind"], own["server"], own["tool"]) == ("undeclared_capability", "s", "t")
     assert answer["error"]["message"].startswith("the server s cannot do t without input: it wants ")
     assert "and this agent did not declare " in answer["error"]["message"]
 
@@ -211,3 +211,26 @@ async def test_prompts_and_resources_have_rounds(
     agent.modern(method, {**params, "inputResponses": {"k": {}}, "requestState": seal}, id=2, meta=ME)
     retry = await server.got(method, 2)
     assert retry["params"]["requestState"] == "s" and retry["params"]["inputResponses"] == {"k": {}}
+
+
+async def test_what_was_read_with_answers_is_nobody_elses(shelves: Bench, server: Shelves) -> None:
+    """B58: it is given with no time and for its agent alone, whatever the server says; every read goes to the server,
+    the same one again too, and what was not asked about keeps the server's own word."""
+    agent = shelves.agent()
+    read = {"uri": "mcphub://s/x:1"}
+    said = {"contents": [{"uri": "x:1", "text": "secret"}], "ttlMs": 60_000, "cacheScope": "public"}
+    agent.modern("resources/read", read, id=1, meta=ME)
+    first = await server.got("resources/read")
+    server.result(first["id"], {"resultType": "input_required", "inputRequests": {"k": QUESTION}, "requestState": "s"})
+    state = agent.answers(1)[0]["result"]["requestState"]
+    answers = {"k": {"action": "accept", "content": {}}}
+    agent.modern("resources/read", {**read, "inputResponses": answers, "requestState": state}, id=2, meta=ME)
+    server.answer(await server.got("resources/read", 2), **said)
+    result = agent.answers(2)[0]["result"]
+    assert (result["ttlMs"], result["cacheScope"]) == (0, "private")
+    assert result["contents"] == [{"uri": "mcphub://s/x:1", "text": "secret"}]
+    for number, reader in ((3, agent), (4, shelves.agent())):
+        assert reader.modern("resources/read", read, id=number, meta=ME) == []
+        server.answer(await server.got("resources/read", number), **said)
+        result = reader.answers(number)[0]["result"]
+        assert (result["ttlMs"], result["cacheScope"]) == (60_000, "public")

@@ -6,7 +6,8 @@ import pytest
 
 from mcphub.connection.faults import Fault, FaultKind
 from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pending, State
-from mcphub.gateway.route import not_running, unavailable
+from mcphub.gateway.route import not_running, unavailable, why_unavailable
+from mcphub.kinds import KINDS
 from mcphub.spec import Broken, InProcessSpec, Off, Origin, Problem, Scope, ServerSpec
 
 ORIGIN = Origin(Scope.PROJECT, "/w/.mcp.json", "mcpServers.db", 3)
@@ -24,6 +25,12 @@ GONE = Fault(FaultKind.EXITED, "serve", "the server exited with code 3")
             float("inf"),
             "The server db cannot be reached: this machine is offline, or has no way to the server's host. mcphub "
             "reconnects as soon as there is one. Go on without it.",
+        ),
+        (
+            Pending(0, 0, once=True),
+            0.0,
+            "The server db had failed and is being tried once more. Try again in a few seconds; `mcphub status db` "
+            "shows more.",
         ),
         (
             Pending(3, 9, GONE),
@@ -54,6 +61,26 @@ GONE = Fault(FaultKind.EXITED, "serve", "the server exited with code 3")
 def test_every_state_has_a_sentence_and_a_next_step(state: State | None, retry_in: float, says: str) -> None:
     """The model, and the person behind it, read which server, what is wrong, and what to do."""
     assert unavailable("db", state, retry_in) == says
+
+
+@pytest.mark.parametrize(
+    ("state", "retry_in", "kind", "more"),
+    [
+        (None, 0.0, "removed", {}),
+        (Connected(0), 0.0, "unavailable", {}),
+        (Pending(0, 0), 0.0, "unavailable", {}),
+        (Pending(0, float("inf"), offline=True), float("inf"), "unavailable", {"layer": "network"}),
+        (Pending(3, 9, GONE), 3.6, "unavailable", {"retryAfterMs": 3600, "fault": "exited", "layer": "process"}),
+        (Pending(1, 0), -2.0, "unavailable", {"retryAfterMs": 0}),
+        (Failed(GONE, 5), 0.0, "server_failed", {"fault": "exited", "layer": "process"}),
+        (NeedsAuth("needs x"), 0.0, "needs_auth", {}),
+        (Disabled("person"), 0.0, "disabled", {}),
+    ],
+)
+def test_every_state_has_a_kind(state: State | None, retry_in: float, kind: str, more: dict[str, object]) -> None:
+    """Programs read whether it may be tried again, when, and which layer fails."""
+    assert why_unavailable(state, retry_in) == (kind, more)
+    assert kind in KINDS
 
 
 def test_servers_that_do_not_run_at_all() -> None:

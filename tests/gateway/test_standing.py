@@ -31,3 +31,20 @@ def test_what_is_said(read_only: bool, kind: str) -> None:
     assert (answer["id"], answer["error"]["code"]) == ("a", -32603)
     assert answer["error"]["data"]["dev.mcphub/error"]["kind"] == kind
     assert "tools/call t" in answer["error"]["message"] and "again" in answer["error"]["message"]
+    assert "operationId" not in answer["error"]["data"]["dev.mcphub/error"]
+
+
+def test_the_operation() -> None:
+    """Where the outcome journal has it, its id is there, for programs and for people."""
+    error = json.loads(unknown_outcome(Owed('"a"', "tools/call t"), "op_0000000a1"))["error"]
+    assert error["data"]["dev.mcphub/error"]["operationId"] == "op_0000000a1"
+    assert error["message"].endswith("(what was sent: mcphub calls op_0000000a1)")
+
+
+def test_whose_it_was() -> None:
+    """The server is named for programs; what no server had got can be made again."""
+    error = json.loads(unknown_outcome(Owed("1", "t", server="db")))["error"]["data"]["dev.mcphub/error"]
+    assert (error["kind"], error["server"]) == ("outcome_unknown", "db")
+    error = json.loads(unknown_outcome(Owed("1", "a request", server="db", unsent=True)))["error"]
+    found = error["data"]["dev.mcphub/error"]
+    assert (found["kind"], found["server"]) == ("stopping", "db") and "nothing of it was sent" in error["message"]

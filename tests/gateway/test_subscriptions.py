@@ -90,3 +90,9 @@ def test_the_legacy_form() -> None:
         (message,) = frames(LIST_CHANGED[kind])
         assert message == {"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"}
         parse_server_notification(message["method"], "2025-11-25", message.get("params"))
+
+
+def test_tasks_that_are_told_of() -> None:
+    """B77: they are named by the agent's ids, where there are any."""
+    frame = Listens().open(b"1", {"taskIds": ["a", "b"]}, (), ["a"])
+    assert json.loads(frame)["params"]["notifications"] == {"taskIds": ["a"]}

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
 from mcphub.gateway import parking, tasks
+from mcphub.store.call_record import OUTCOMES
 from tests.gateway.bench import META, Agent, Bench, Message
-from tests.gateway.makers import EXTENSION, Maker, call_modern, text
+from tests.gateway.makers import EXTENSION, Maker, call_modern, handle_of, text
 from tests.gateway.shelves import CAPABLE, FORM, asked, legacy, reply, restarted
 
 pytestmark = pytest.mark.anyio
+
+Kept = Callable[[], list[tuple[str, str]]]
 
 QUESTION = {"method": "elicitation/create", "params": FORM}
 YES = {"action": "accept", "content": {"n": 1}}
@@ -30,6 +35,15 @@ async def old(shelves: Bench, monkeypatch: pytest.MonkeyPatch) -> Maker:
     monkeypatch.setattr(tasks, "AGAIN", 0.01)
     await shelves.up(maker := Maker(era="legacy"))
     return maker
+
+
+@pytest.fixture
+def kept(shelves: Bench, tmp_path: Path) -> Iterator[Kept]:
+    """Outcome and reason of all that the journal has, oldest first."""
+    journal = shelves.gateway.outcomes
+    journal.open(str(tmp_path / "calls"))
+    yield lambda: [(OUTCOMES[one.outcome], one.reason) for one in reversed(journal.records()())]
+    journal.end()
 
 
 async def made(server: Maker, agent: Agent, number: int = 1, **more: Any) -> Message:
@@ -464,3 +478,121 @@ async def test_a_lost_connection_of_an_old_task(shelves: Bench, old: Maker) -> N
     old.tells(await old.got("tasks/get"), "up-1", "completed")
     old.result((await old.got("tasks/result", 2))["id"], text("done"))
     assert agent.answers(1)[0]["result"] == text("done") and len(old.of("tools/call")) == 1
+
+
+# --- what the journal has of them ------------------------------------------------------------------------------------
+
+
+def told_id(shelves: Bench, error: Message) -> bool:
+    """Whether the agent was told the id of the newest record, for programs and for people."""
+    newest = shelves.gateway.outcomes.records()()[0].id
+    said: Message = error["data"]["dev.mcphub/error"]
+    return said["operationId"] == newest and f"mcphub calls {newest}" in error["message"]
+
+
+async def asked_modern(server: Maker, agent: Agent, id: int = 1) -> Message:
+    """A call that became a task, which asked: what brings the answer."""
+    call_modern(agent, id, meta=CAPABLE)
+    server.makes(await server.call())
+    server.tells(await server.got("tasks/get"), "up-1", "input_required", inputRequests={"k": QUESTION})
+    return {"requestState": agent.answers(id)[0]["result"]["requestState"], "inputResponses": {"k": YES}}
+
+
+async def test_the_records_of_a_modern_agent(shelves: Bench, server: Maker, kept: Kept) -> None:
+    """B76: a task that asks has no outcome yet; the request that brings the answer has a record of its own, which says
+    what came of it."""
+    agent = shelves.agent()
+    more = await asked_modern(server, agent)
+    assert kept() == [("input_required", "")]
+    call_modern(agent, 2, meta=CAPABLE, **more)
+    assert kept() == [("input_required", ""), ("open", "")]
+    server.answer(await server.got("tasks/update"))
+    server.tells(await server.got("tasks/get", 2), "up-1", "completed", result={**text("no"), "isError": True})
+    assert kept() == [("input_required", ""), ("tool_error", "")]
+    assert [one.attempts for one in shelves.gateway.outcomes.records()()] == [1, 1]
+
+
+async def test_the_second_request_of_a_modern_agent_is_lost(shelves: Bench, server: Maker, kept: Kept) -> None:
+    """B76: without an answer it is unknown, and its agent is told the id; cancelled by it, too."""
+    agent = shelves.agent()
+    more = await asked_modern(server, agent)
+    call_modern(agent, 2, meta=CAPABLE, **more)
+    call = agent.session.calls[b"2"]
+    call.deadline = call.until = 0.0
+    server.answer(await server.got("tasks/update"))
+    with anyio.fail_after(5):
+        while not agent.answers(2):  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+    assert error_of(agent, 2)["data"]["dev.mcphub/error"]["kind"] == "outcome_unknown"
+    assert kept() == [("input_required", ""), ("unknown", "timeout")] and told_id(shelves, error_of(agent, 2))
+    call_modern(agent, 3, meta=CAPABLE, **more)
+    agent.notify("notifications/cancelled", {"requestId": 3})
+    assert kept()[2:] == [("unknown", "cancelled")]
+    call_modern(agent, 4, meta=CAPABLE, **more)
+    call_modern(agent, 5, meta=CAPABLE, **more)
+    agent.leave()
+    assert kept()[3:] == [("unknown", "cancelled")] * 2
+
+
+async def test_the_record_of_a_legacy_agent(shelves: Bench, server: Maker, kept: Kept) -> None:
+    """B76: it makes one request, which is open while its person is asked."""
+    agent = legacy(shelves)
+    await made(server, agent)
+    server.tells(await server.got("tasks/get"), "up-1", "input_required", inputRequests={"k": QUESTION})
+    assert kept() == [("open", "")]
+    reply(agent, asked(agent), YES)
+    server.refuse(await server.got("tasks/update"), -32603, "no")
+    assert error_of(agent)["message"] == "no" and kept() == [("unknown", "task_cancelled")]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_record_where_nobody_can_be_asked(shelves: Bench, server: Maker, kept: Kept, era: str) -> None:
+    """B82: its server had begun, so that what came of it is unknown, as its agent is told."""
+    agent = legacy(shelves, {}) if era == "legacy" else shelves.agent()
+    if era == "legacy":
+        await made(server, agent)
+    else:
+        call_modern(agent)
+        server.makes(await server.call())
+    server.tells(await server.got("tasks/get"), "up-1", "input_required", inputRequests={"k": QUESTION})
+    error = error_of(agent)
+    assert kept() == [("unknown", "task_cancelled")] and told_id(shelves, error)
+    assert "it had begun with it as a task, which was cancelled: whether it had effects is unknown" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome"),
+    [
+        ({"status": "failed", "error": {"code": -32050, "message": "no"}}, ("error", "")),
+        ({"status": "cancelled", "statusMessage": "too dear"}, ("unknown", "task_cancelled")),
+        ({"status": "completed"}, ("unknown", "unreadable")),
+        ({"status": "completed", "result": text("x")}, ("answered", "")),
+    ],
+)
+async def test_the_records_of_ends(
+    shelves: Bench, server: Maker, kept: Kept, end: Message, outcome: tuple[str, str]
+) -> None:
+    """B76: only a result, or an error that is one, says what came of it."""
+    agent = legacy(shelves)
+    await made(server, agent)
+    server.tells(await server.got("tasks/get"), **end)
+    assert kept() == [outcome]
+    if outcome[1] == "task_cancelled":
+        assert told_id(shelves, error_of(agent))
+
+
+async def test_the_record_of_an_old_task(shelves: Bench, old: Maker, kept: Kept) -> None:
+    """B78: one that was cancelled has had effects or not, whatever its server answers then."""
+    agent = legacy(shelves)
+    await made(old, agent)
+    old.tells(await old.got("tasks/get"), "up-1", "cancelled")
+    old.refuse(await old.got("tasks/result"), -32603, "cancelled")
+    assert error_of(agent)["message"] == "cancelled" and kept() == [("unknown", "task_cancelled")]
+
+
+async def test_the_record_of_a_handle(shelves: Bench, server: Maker, kept: Kept) -> None:
+    """B76: an agent that has a handle follows the task itself: the record says that there is one."""
+    agent = shelves.agent()
+    await handle_of(shelves, server, agent)
+    assert kept() == [("task", "")]
+    assert agent.session.calls == {}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 
+import anyio
 import pytest
 
 from mcphub.gateway import turns
+from mcphub.gateway.kept import Kept
 from mcphub.sessions.http_session import Exchange
 from tests.gateway.bench import Agent, Bench, Message
 from tests.gateway.shelves import FORM, Sent, Shelves, asked, legacy, reply, restarted
@@ -97,7 +100,60 @@ async def test_who_waits_leaves(shelves: Bench, server: Shelves) -> None:
     await server.call()
     two.leave()
     one.leave()
+    server.answer(await server.got("ping"))
     assert (await server.call(2))["params"]["arguments"] == {"id": 3}
+
+
+async def test_who_is_in_flight_cancels(shelves: Bench, server: Shelves) -> None:
+    """What the server asks before it has read that is no question to the next agent, whose turn comes then."""
+    one, two = legacy(shelves, {"elicitation": {}}), legacy(shelves, {"elicitation": {}})
+    call(one, 1)
+    await server.call()
+    one.notify("notifications/cancelled", {"requestId": 1})
+    call(two, 2)
+    ping = await server.got("ping")
+    assert server.of("notifications/cancelled") and len(server.of("tools/call")) == 1
+    server.ask("elicitation/create", FORM)
+    assert two.of("elicitation/create") == one.of("elicitation/create") == []
+    assert "belongs to no call" in server.replies()[0]["error"]["message"]
+    server.answer(ping)
+    assert (await server.call(2))["params"]["arguments"] == {"id": 2}
+    server.ask("elicitation/create", FORM, id="own")
+    assert len(two.of("elicitation/create")) == 1
+
+
+async def test_the_first_question_may_be_of_a_call_that_was_withdrawn(shelves: Bench) -> None:
+    """Nothing took turns before it, so it is unclear whose it is, and nobody gets it."""
+    await shelves.up(server := Shelves("s"))
+    one, two = legacy(shelves, {"elicitation": {}}), legacy(shelves, {"elicitation": {}})
+    call(one, 1)
+    call(two, 2)
+    one.notify("notifications/cancelled", {"requestId": 1})
+    second = await server.call(2)
+    server.ask("elicitation/create", FORM)
+    assert two.of("elicitation/create") == one.of("elicitation/create") == []
+    assert "whom this asks is unclear" in server.replies()[0]["error"]["message"]
+    server.ask("elicitation/create", FORM, id="as unclear")
+    server.answer(await server.got("ping"))
+    assert two.of("elicitation/create") == [] and len(server.replies("as unclear")) == 1
+    server.ask("elicitation/create", FORM, id="of the second")
+    assert len(two.of("elicitation/create")) == 1
+    server.text(second, "two")
+
+
+async def test_a_server_that_never_says_that_it_has_read(
+    shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in nobody's way for long; the same agent need not wait at all."""
+    monkeypatch.setattr(turns, "SETTLES", 0.01)
+    one, two = legacy(shelves), legacy(shelves)
+    call(one, 1)
+    await server.call()
+    one.notify("notifications/cancelled", {"requestId": 1})
+    call(one, 2)
+    server.text(await server.call(2), "two")
+    call(two, 3)
+    assert (await server.call(3))["params"]["arguments"] == {"id": 3}
 
 
 async def test_the_connection_is_lost(shelves: Bench, server: Shelves) -> None:
@@ -150,3 +206,60 @@ async def test_requests_that_stand_for_one_agent(shelves: Bench, server: Shelves
 
 def request(id: int) -> Message:
     return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "mcp__s__t"}}
+
+
+async def test_whether_it_is_free(shelves: Bench, server: Shelves) -> None:
+    """What a server asks next is this call's question as long as no other agent's is in flight there."""
+    one, two = legacy(shelves), legacy(shelves)
+    call(one, 11)
+    call(two, 21)
+    turns_of = shelves.gateway._turns
+    assert turns_of.is_free(one.session.calls[b"11"]) and not turns_of.is_free(two.session.calls[b"21"])
+    server.text(await server.call(), "one")
+    server.text(await server.call(2), "two")
+
+
+async def test_how_many_wait(shelves: Bench, server: Shelves) -> None:
+    """They are counted among those that wait at that server, until they are sent or wait no more."""
+    one, two = legacy(shelves), legacy(shelves)
+    call(one, 1)
+    for id in (2, 3, 4):
+        call(two, id)
+    assert shelves.gateway.held() == {server.spec.key(): 3}
+    two.notify("notifications/cancelled", {"requestId": 3})
+    assert shelves.gateway.held() == {server.spec.key(): 2}
+    server.text(await server.call(), "ok")
+    await server.call(3)
+    assert not shelves.gateway.held()
+
+
+async def test_bytes_that_wait_are_bounded(
+    shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is beyond is told so, and all is free again when nothing waits."""
+    monkeypatch.setattr(shelves.gateway._turns, "_kept", kept := Kept(10_000, 10_000))
+    one, two = legacy(shelves), legacy(shelves)
+    call(one, 1)
+    for id in (2, 3, 4):
+        two.ask("tools/call", {"name": "mcp__s__t", "arguments": {"id": id, "pad": "x" * 4000}}, id=id)
+    [answer] = two.answers(4)
+    assert answer["error"]["data"]["dev.mcphub/error"]["kind"] == "busy"
+    assert "of this agent's calls wait already" in answer["error"]["message"] and kept.total > 8_000
+    two.leave()
+    assert kept.total == 0
+
+
+async def test_a_call_past_its_deadline_is_not_sent(shelves: Bench, server: Shelves) -> None:
+    """Though its turn comes in the very moment, and nobody has looked since."""
+    one, two = legacy(shelves), legacy(shelves)
+    call(one, 1)
+    task = {"dev.mcphub/task": {"id": "t", "deadline": time.time_ns() / 1e6 + 30}}
+    two.ask("tools/call", {"name": "mcp__s__t", "arguments": {"id": 2}, "_meta": task}, id=2)
+    first = await server.call()
+    time.sleep(0.05)  # noqa: ASYNC251  the loop must not run meanwhile
+    server.text(first, "ok")
+    with anyio.fail_after(5):
+        while not two.answers(2):
+            await anyio.lowlevel.checkpoint()
+    assert two.answers(2)[0]["result"]["_meta"]["dev.mcphub/error"]["kind"] == "task_budget"
+    assert len(server.of("tools/call")) == 1

@@ -76,6 +76,16 @@ def test_nothing_to_check(schema: Any) -> None:
     assert checks._arguments[id(found)].check is None
 
 
+def test_a_schema_that_is_not_used_is_told_once() -> None:
+    """C151: that nothing is checked is said, at the first call, and of schemas alone that somebody wrote."""
+    told: list[str] = []
+    checks, own, none = Checks(told.append), tool({"$schema": "https://example.org/own"}, name="to\x1bol"), tool({})
+    for _ in range(2):
+        assert checks.refusal(own, b"{}") == checks.refusal(none, b"{}") == ""
+    [said] = told
+    assert said.startswith("the inputSchema of the tool tool is not used: ")
+
+
 def test_what_is_not_looked_at() -> None:
     """C151: arguments that are too large, or that only another reader can read, are the server's to judge."""
     checks, found = Checks(), tool(SCHEMA)

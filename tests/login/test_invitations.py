@@ -59,8 +59,10 @@ async def world(tmp_path: Path, owner: int | None = None) -> AsyncIterator[World
 
 async def test_from_the_page_to_the_tokens(tmp_path: Path) -> None:
     """One page for a server until it is opened; it says which server and which host, and leads on in the browser that
-    opened it first, and in no other."""
+    opened it first, and in no other. Whoever wants to know is told by which page somebody has signed in."""
+    done: list[str] = []
     async with world(tmp_path) as w:
+        w.invitations.done = done.append
         assert w.invitations.page_for(w.credential) == ""
         await w.credential.refused(0, Challenge())
         url = w.invitations.page_for(w.credential)
@@ -93,6 +95,7 @@ async def test_from_the_page_to_the_tokens(tmp_path: Path) -> None:
         assert (await get(back.port, f"{back.path}?{back.query}")).status == 200
         await eventually(lambda: w.credential.need is None, timeout=10)
         assert w.credential.tokens is not None
+        await eventually(lambda: done == [url.rpartition("/")[2]], timeout=10)
         assert "is signed in to" in (await w.page(url, Cookie=mine)).page
         assert w.invitations.page_for(w.credential) == ""
 

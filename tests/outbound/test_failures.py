@@ -33,7 +33,12 @@ def connect(cause: BaseException) -> Exception:
 @pytest.mark.parametrize(
     ("error", "peer", "kind", "words"),
     [
-        (httpcore2.ProxyError("407 No"), PROXIED, "unreachable", "the proxy p.example:3128 refuses: 407 No"),
+        (
+            httpcore2.ProxyError("407 No"), PROXIED, "unreachable",
+            "the proxy p.example:3128 refuses: 407 No; give its user and password in the URL of HTTP_PROXY, "
+            "HTTPS_PROXY or ALL_PROXY",
+        ),
+        (httpcore2.ProxyError("502 Bad"), PROXIED, "unreachable", "the proxy p.example:3128 refuses: 502 Bad"),
         (httpcore2.ConnectTimeout(), DIRECT, "unreachable", "no connection to m.example:443 within 10 s"),
         (httpcore2.ConnectTimeout(), PROXIED, "unreachable", "no connection to the proxy p.example:3128 within 10 s"),
         (connect(ConnectionRefusedError()), DIRECT, "unreachable", "nothing listens at m.example:443"),

@@ -71,7 +71,8 @@ def test_what_is_inside(address: ipaddress.IPv4Address) -> None:
     ],
 )
 def test_who_may_say_more(guard: Guard, host: str, port: int, address: str, allowed: bool) -> None:
-    """S3: ranges that the configured server is in, and hosts that the entry names; never what is no place at all."""
+    """B87, S3: ranges that the configured server is in, and hosts that the entry names; never what is no place at
+    all."""
     try:
         guard.check(host, port, address)
     except Forbidden:

@@ -124,7 +124,8 @@ async def test_a_proxy_that_refuses() -> None:
                 await open_websocket("ws://far.example/", [], env, None, 1 << 20)
     assert caught.value.kind == "unreachable"
     assert f"the proxy 127.0.0.1:{port} refuses" in str(caught.value)
-    assert "407" in str(caught.value) and "s3cret" not in str(caught.value)
+    assert "407; give its user and password in the URL of HTTP_PROXY" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("via", ["socks5://127.0.0.1:9", "http://", "http://[::1"])

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mcphub.config.document import parse_file
 from mcphub.config.entries.context import Context, EnvFile
+from mcphub.config.layer import Entry
 from mcphub.config.resolve import Resolved, resolve
 from mcphub.policy.approval import Approval, Subject, approval_item, changes, decide, detail, subject
 from mcphub.spec import Scope
@@ -38,7 +40,7 @@ APPROVED = {("/w", "t"): Decision((asked(RAW).content(),))}
 
 
 def test_what_is_asked() -> None:
-    """A person sees command, directory and names of variables, and no value."""
+    """B88: a person sees command, directory and names of variables, and no value."""
     found = asked(RAW)
     assert found.command == ("echo", "hi", "${A}")
     assert (found.name, found.directory, found.cwd, found.env_names) == ("t", "/w", "/w", ("K",))
@@ -90,6 +92,19 @@ def test_how_it_would_sign_in() -> None:
     assert elsewhere.digest != found.digest == other_secret.digest
     plain = subject(resolved({**raw, "oauth": {**oauth, "clientSecret": "in-the-open"}}, env={"H": "as.example"}))
     assert plain is not None and "in-the-open" not in plain.oauth + plain.content().entry
+
+
+def test_what_an_entry_sets_beside() -> None:
+    """C133: whose word is believed, the arguments by which calls are made again, and all other keys that do something;
+    what cannot be read is shown as it is."""
+    tools = {"t": {"idempotencyArgument": "key", "limits": {"rate": 1}}, "u": {"limits": {}}}
+    found = asked({"command": "x", "trustAnnotations": True, "tools": tools, "sharing": "shared", "source": "odd"})
+    assert found.trusts_annotations and found.idempotency_arguments == ("t: key",)
+    assert found.settings == ('sharing: "shared"', f"tools: {json.dumps(tools)}")
+    assert not asked({"command": "x"}).trusts_annotations and asked({"command": "x"}).settings == ()
+    entry = Entry("s", {"command": "x", "trustAnnotations": "yes", "tools": ["t"]}, found.source.origin)
+    odd = replace(found, source=entry)
+    assert (odd.trusts_annotations, odd.idempotency_arguments, odd.settings) == (False, (), ('tools: ["t"]',))
 
 
 def test_what_says_itself_is_not_said_twice() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcphub.protocol.caching import MAX_TTL, UNSAID, Freshness, freshness_members, least, read_freshness
+from mcphub.protocol.caching import MAX_TTL, UNSAID, Freshness, freshness_members, least, read_freshness, uncached
 from mcphub.protocol.jsonrpc import Raw
 
 
@@ -58,3 +58,19 @@ def test_what_agents_are_told() -> None:
     assert freshness_members(freshness, 10.0) == b'"ttlMs":0,"cacheScope":"public"'
     assert freshness_members(freshness, 1e9) == b'"ttlMs":0,"cacheScope":"public"'
     assert freshness_members(UNSAID, 1.0) == b'"ttlMs":0,"cacheScope":"private"'
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (b'{"contents":[],"ttlMs":60000,"cacheScope":"public"}', b'{"contents":[],"ttlMs":0,"cacheScope":"private"}'),
+        (b'{"x":1e400,"contents":[ 1 ]}', b'{"x":1e400,"contents":[ 1 ],"ttlMs":0,"cacheScope":"private"}'),
+        (b'{"resultType":"input_required","ttlMs":5}', b'{"resultType":"input_required","ttlMs":5}'),
+        (b"[1]", b"[1]"),
+        (b"{", b"{"),
+    ],
+)
+def test_what_nobody_may_keep(result: bytes, said: bytes) -> None:
+    """B58: what was read is given with no time and for nobody else; the rest keeps its bytes, and so does what is no
+    such result."""
+    assert uncached(result) == said

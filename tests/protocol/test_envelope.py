@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -19,13 +20,16 @@ from mcphub.protocol.envelope import (
     UnsupportedResult,
     UnsupportedVersion,
     hub_meta_member,
+    plain_result,
     read_request_meta,
     request_meta,
     result_parts,
     with_warning,
 )
+from mcphub.protocol.jsonrpc import Raw
 
 IO = "io.modelcontextprotocol/"
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 #: Whether the server is modern, whether the agent is.
 ERAS = [(False, False), (False, True), (True, False), (True, True)]
 MODERN: dict[str, Any] = {IO + "protocolVersion": "2026-07-28", IO + "clientCapabilities": {}}
@@ -46,12 +50,17 @@ def raw(meta: Any) -> bytes:
         ({"progressToken": 10**40}, RequestMeta(progress_token=b"1" + b"0" * 40)),
         ({"progressToken": None}, NO_META),
         ({IO + "related-task": {"taskId": "x"}, IO + "clientInfo": 5}, NO_META),
-        ({"traceparent": "00-x", "a/b": [1, 2]}, RequestMeta(carried=b'"traceparent":"00-x","a/b":[1, 2]')),
+        ({"traceparent": "00-x", "a/b": [1, 2]}, RequestMeta(carried=b'"a/b":[1, 2]')),
+        (
+            {"traceparent": PARENT, "a/b": 1},
+            RequestMeta(carried=b'"traceparent":"%b","a/b":1' % PARENT.encode(), trace=PARENT[3:35]),
+        ),
+        ({"tracestate": "a=1", "baggage": "a=1"}, RequestMeta(carried=b'"baggage":"a=1"')),
         (MODERN, RequestMeta(True, "2026-07-28")),
         (
             MODERN
-            | {"tracestate": "x", "progressToken": 1, IO + "logLevel": "debug", IO + "clientInfo": {"name": "n"}},
-            RequestMeta(True, "2026-07-28", b"1", "debug", b'"tracestate":"x"', "n"),
+            | {"baggage": "x=1", "progressToken": 1, IO + "logLevel": "debug", IO + "clientInfo": {"name": "n"}},
+            RequestMeta(True, "2026-07-28", b"1", "debug", b'"baggage":"x=1"', "n"),
         ),
         (MODERN | {IO + "clientInfo": {}}, RequestMeta(True, "2026-07-28")),
         (MODERN | {IO + "clientInfo": {"name": "n" * 5000}}, RequestMeta(True, "2026-07-28", client="n" * 100)),
@@ -161,9 +170,11 @@ def oracle(result: dict[str, Any], from_modern: bool, to_modern: bool) -> dict[s
     kind = out.pop("resultType", "complete")
     if from_modern and kind != "complete":
         raise ValueError(kind)
-    if not from_modern and not to_modern and "resultType" not in result:
-        return result
     meta = out.pop("_meta", None)
+    if isinstance(meta, dict):
+        meta = {k: v for k, v in meta.items() if not k.startswith("dev.mcphub/")}
+    if not from_modern and not to_modern and "resultType" not in result:
+        return result | {"_meta": meta} if "_meta" in result else result
     kept = {k: v for k, v in meta.items() if not k.startswith(IO)} if isinstance(meta, dict) else {}
     if to_modern:
         return out | {"resultType": "complete", "_meta": kept | SERVER_INFO}
@@ -188,7 +199,9 @@ RESULTS = st.dictionaries(KEYS, VALUES, max_size=5) | st.fixed_dictionaries(
     {"content": VALUES},
     optional={
         "resultType": st.just("complete") | VALUES,
-        "_meta": st.dictionaries(st.sampled_from([IO + "serverInfo", "v/k", "traceparent"]), VALUES),
+        "_meta": st.dictionaries(
+            st.sampled_from([IO + "serverInfo", "dev.mcphub/error", "v/k", "traceparent"]), VALUES
+        ),
         "structuredContent": VALUES,
         "ttlMs": st.integers(),
     },
@@ -207,6 +220,7 @@ def written(draw: st.DrawFn) -> tuple[dict[str, Any], bytes]:
     data = json.dumps(result, separators=separators, ensure_ascii=draw(st.booleans()))
     if draw(st.booleans()):
         data = data.replace('"resultType"', '"\\u0072esult\\u0054ype"').replace('"_meta"', '"\\u005fmeta"')
+        data = data.replace("dev.mcphub/", draw(st.sampled_from(["dev.mcphub\\/", "d\\u0065v\\u002Emcphub/"])))
     blank = draw(st.sampled_from(["", " ", "\t\r ", " " * 20]))
     return result, f"{{{blank}{data[1:-1]}{blank}}}".encode()
 
@@ -228,6 +242,30 @@ def test_results_against_the_oracle(from_modern: bool, to_modern: bool, case: tu
     if not from_modern and not to_modern and (b"\\u0072esult" in data or len(data) > 4096) and joined == data:
         return  # between legacy peers a type is not looked for behind escapes, nor in the middle of a large result
     assert json.loads(joined) == expected
+    plain = plain_result(Raw(data), from_modern)
+    assert to_modern or plain is None or json.loads(plain) == expected
+
+
+@pytest.mark.parametrize(("from_modern", "to_modern"), ERAS)
+@pytest.mark.parametrize("size", [1, 5000, 20_000])
+@pytest.mark.parametrize(
+    "meta", ["_meta", "\\u005fmeta", "\\u005Fmeta", "_\\u006deta", "_m\\u0065ta", "_me\\u0074a", "_met\\u0061"]
+)
+@pytest.mark.parametrize("key", ["dev.mcphub/error", "dev.mcphub\\/x", "\\u0064ev.mcphub/x", "dev\\u002Emcphub/x"])
+def test_nobody_speaks_in_its_name(key: str, meta: str, size: int, from_modern: bool, to_modern: bool) -> None:
+    """Wherever the `_meta` stands, however the keys are written, and if there are two; it is counted, and a mention
+    elsewhere is not."""
+    claim, content = f'"{meta}":{{"a":1,"{key}":{{"retryable":true}}}}', f'"content":["{"x" * size} dev.mcphub/error"]'
+    second = '"_meta":{"a":1}'
+    for members in ([claim, content], [content, claim], [content, claim, content], [claim, content, second]):
+        whole = f"{{{','.join(members)}" + (',"resultType":"complete"}' if from_modern else "}")
+        counters: Counter[str] = Counter()
+        joined = b"".join(result_parts(memoryview(whole.encode()), from_modern, to_modern, counters))
+        found = json.loads(joined)
+        assert found["_meta"] == {"a": 1, **(SERVER_INFO if to_modern else {})}
+        assert joined.count(b"dev") == joined.count(b"dev.mcphub/error") == 1 and len(found["content"][0]) > size
+        assert counters["claimed_keys"] == (members[-1] is not second)
+        assert to_modern or plain_result(Raw(whole.encode()), from_modern) is None
 
 
 ODD = rb'[1e2, 1.10,"\u00e9\/",  {"b":1, "a":2,"b":3}, 9999999999999999999999, "\ud83d\ude00", "%b"]'
@@ -354,8 +392,58 @@ def test_what_agents_get_is_a_result_by_the_official_types() -> None:
 
 def test_the_data_of_an_error_of_ours() -> None:
     """Programs find what failed, and where, under one key."""
-    data = json.loads(envelope.error_data("lost", "s", tool='t"'))
-    assert data == {"dev.mcphub/error": {"kind": "lost", "server": "s", "tool": 't"'}}
+    data = json.loads(envelope.error_data("lost", "s", tool='t"', retryAfterMs=500))
+    assert data == {
+        "dev.mcphub/error": {
+            "kind": "lost",
+            "root": "transport",
+            "layer": "connection",
+            "retryable": True,
+            "server": "s",
+            "tool": 't"',
+            "retryAfterMs": 500,
+            "help": "docs/errors.md#lost",
+        }
+    }
+    told = json.loads(envelope.error_data("lost", retryable=False, layer="network"))["dev.mcphub/error"]
+    assert (told["retryable"], told["layer"], told["server"]) == (False, "network", "")
+    # A kind that nobody has written about is still told.
+    assert json.loads(envelope.error_data("new", "s")) == {"dev.mcphub/error": {"kind": "new", "server": "s"}}
+
+
+@pytest.mark.parametrize(
+    ("data", "both"),
+    [
+        (b"", {"dev.mcphub/error": {"a": 1}}),
+        (b"{}", {"dev.mcphub/error": {"a": 1}}),
+        (b"{ }", {"dev.mcphub/error": {"a": 1}}),
+        (b'{"uri":"x:1"}', {"uri": "x:1", "dev.mcphub/error": {"a": 1}}),
+        (b"null", {"dev.mcphub/error": {"a": 1}}),
+        (b'{"note":"see dev.mcphub/error"}', {"note": "see dev.mcphub/error", "dev.mcphub/error": {"a": 1}}),
+    ],
+)
+def test_what_is_said_beside_the_data_of_others(data: bytes, both: Any) -> None:
+    """The data of a server's error stays what it is; whose it is stands beside it where that can be."""
+    assert json.loads(envelope.add_to_data(data, b'{"dev.mcphub/error":{"a":1}}')) == both
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (b'{"content":[],"isError":true}', True),
+        (b'{"isError" : true, "content":[]}', True),
+        (b'{"isError":true,"structuredContent":{"a":1}}', True),
+        (b'{"content":[],"isError":false}', False),
+        (b'{"content":[{"type":"text","text":"\\"isError\\":true}"}]}', False),
+        (b'{"content":[]}', False),
+        (b'{"isError":"true","content":[]}', False),
+        (b'{"isError":true,', False),
+        (b'{"isError":true,"content":[' + b" " * (64 << 10) + b"]}", False),
+    ],
+)
+def test_whether_a_result_says_that_it_is_an_error(result: bytes, says: bool) -> None:
+    """The tool's own word counts, wherever in a result of usual size it stands."""
+    assert envelope.says_error(result) is says
 
 
 @pytest.mark.parametrize(

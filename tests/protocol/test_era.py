@@ -129,7 +129,8 @@ def legacy(result: Any, version: str = LEGACY) -> Spoken:
     ],
 )
 def test_transcripts(answers: list[Any], steps: list[Step]) -> None:
-    """C067, C068: the era follows from what the server says, and the fallback depends on no particular code."""
+    """C067, C068, B18, B19, B20, B22, K1.1: the era follows from what the server says, and the fallback depends on no
+    particular code."""
     assert walk(answers) == steps
 
 

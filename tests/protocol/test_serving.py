@@ -29,6 +29,7 @@ def test_discover() -> None:
     assert result["resultType"] == "complete"
     assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "mcphub"
     assert "tasks" not in result["capabilities"]
+    assert result["capabilities"]["extensions"] == {"io.modelcontextprotocol/tasks": {}}
     assert b"\n" not in serving.DISCOVER_RESULT
 
 
@@ -92,6 +93,7 @@ def test_instructions_of_servers_come_behind_the_own() -> None:
 def test_a_tool_error_with_its_kind(modern: bool) -> None:
     """C151: programs read of what kind it is, in the `_meta` of either era."""
     result = json.loads(serving.tool_error("x", modern, error_data("validation", "s", tool="t")))
-    assert result["_meta"].pop("dev.mcphub/error") == {"kind": "validation", "server": "s", "tool": "t"}
+    told = result["_meta"].pop("dev.mcphub/error")
+    assert (told["kind"], told["layer"], told["server"], told["tool"]) == ("validation", "agent", "s", "t")
     assert result["_meta"] == json.loads(serving.tool_error("x", True))["_meta"] if modern else result["_meta"] == {}
     assert result["isError"] is True and result["content"] == [{"type": "text", "text": "x"}]

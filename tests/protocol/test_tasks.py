@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -149,3 +150,19 @@ def test_a_changed_seal() -> None:
     for bad in ("", "=", handle + "=", handle + "\n", handle[:-1], "ä" + handle, "A" * (tasks.MAX_HANDLE + 4)):
         with pytest.raises(tasks.UnknownTask):
             tasks.unseal(KEY, "p", bad)
+
+
+def test_nothing_in_it_is_said_for_mcphub() -> None:
+    """H9: neither in its own `_meta`, nor in that of the result it led to, nor in the data of its error; all of it is
+    counted, and what only mentions it stays."""
+    claim = {"dev.mcphub/error": {"retryable": True}, "own": 1}
+    task = {
+        "taskId": "up", "status": "completed", "statusMessage": "dev.mcphub/error", "_meta": claim,
+        "result": {"content": [], "_meta": claim}, "error": {"code": 1, "message": "m", "data": claim},
+    }  # fmt: skip
+    counters: Counter[str] = Counter()
+    found = json.loads(tasks.shown(json.dumps(task).encode(), "mine", "complete", counters))
+    assert found["_meta"]["own"] == 1 and found["statusMessage"] == "dev.mcphub/error"
+    assert found["result"] == {"content": [], "_meta": {"own": 1}}
+    assert found["error"] == {"code": 1, "message": "m", "data": {"own": 1}}
+    assert "dev.mcphub/error" not in found["_meta"] and counters == {"claimed_keys": 3}

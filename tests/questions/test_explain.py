@@ -240,6 +240,16 @@ def wants(how: str) -> dict[str, Any]:
     return {"reason": "login_required", "detail": "x", "how": how, "scopes": []}
 
 
+HELD = {
+    "client": "claude", "workspace": "/w", "calls": "write", "state": "open", "failures": 5, "since": 61.0,
+    "until": 4.5, "cause": "HTTP 503",
+}  # fmt: skip
+OVER = {
+    "phase": "serve", "kind": "exited", "message": "it ended", "remedy": "give it pipes", "exit_code": 3,
+    "stderr_tail": [], "at": "", "layer": "process",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("row", "answer", "following"),
     [
@@ -248,6 +258,38 @@ def wants(how: str) -> dict[str, Any]:
             server("a", state_text="connected (slow)", reason="slow: it took 3.0 s to answer ping", slow=True),
             "a runs; slow: it took 3.0 s to answer ping",
             [],
+        ),
+        (server("a", stale="tools/list is old"), "a runs; tools/list is old", []),
+        (
+            server("a", reason="no way to its host", layer="network", warnings=["no way to its host"]),
+            "a cannot be reached; no way to its host",
+            ["join a network that leads to its host; the connection is looked at by itself then"],
+        ),
+        (
+            server("a", state_text="connected (stopped)", reason="its process is stopped", layer="process", slow=True),
+            "a runs; its process is stopped",
+            ["let its process go on: kill -CONT 4712; or start another: mcphub reconnect a"],
+        ),
+        (
+            server("a", held_back=[HELD]),
+            "a runs; write calls of claude in /w are held back, after 5 without an answer",
+            [],
+        ),
+        (server("a", last_error={**OVER, "over": True}), "a runs", []),
+        (
+            server("a", state="pending", state_text="pending", reason="starting", last_error={**OVER, "over": True}),
+            "a does not run yet: pending: starting",
+            ["wait; see how it goes: mcphub status a --watch"],
+        ),
+        (
+            server("a", state="pending", state_text="pending 2/5", reason="it ended", last_error=OVER),
+            "a does not run yet: pending 2/5: it ended",
+            ["give it pipes", "wait; see how it goes: mcphub status a --watch"],
+        ),
+        (
+            server("a", state="pending", state_text="pending", reason="starting", stale="its tools are old"),
+            "a does not run yet: pending: starting; its tools are old",
+            ["wait; see how it goes: mcphub status a --watch"],
         ),
         (
             failed("a"),
@@ -286,7 +328,11 @@ def wants(how: str) -> dict[str, Any]:
             ["wait, it is tried again by itself; at once: mcphub reconnect a"],
         ),
     ],
-    ids=["connected", "slow", "failed", "pending", "idle", "needs-auth", "sign-in", "vault", "scope", "denied"],
+    ids=[
+        "connected", "slow", "stale", "no way", "stopped", "held back", "well again", "starting anew", "advice",
+        "starting", "failed", "pending", "idle", "needs-auth", "sign-in", "vault",
+        "scope", "denied",
+    ],  # fmt: skip
 )
 def test_the_connection(row: ServerStatus, answer: str, following: list[str]) -> None:
     """Of what may run the daemon's row says the rest."""
@@ -301,6 +347,23 @@ def test_the_connection(row: ServerStatus, answer: str, following: list[str]) ->
     rows = {InstanceKey("a", str(number), one["workspace"]): one for number, one in enumerate(listed)}
     report = why(instance_row(known, distinct(one, approved(A), CATALOGUE, nothing), rows))
     assert (report["answer"], report["next"], report["state"]) == (answer, following, row["state_text"])
+
+
+@pytest.mark.parametrize(
+    ("layer", "verdict"), [("", "yes"), ("server", "yes"), ("network", "unknown"), ("process", "unknown")]
+)
+def test_a_connection_that_nobody_can_vouch_for(layer: str, verdict: str) -> None:
+    """What cannot be reached, or is stopped, is not said to be in order; nor is it said to be broken."""
+    one = resolved(project(A))
+    place = {"scope": "project", "path": PROJECT, "key": "mcpServers.a", "line": 2}
+    row: Any = {**server("a", layer=layer, reason="x"), "workspace": "/w", "origin": place}
+    known = instance_row(
+        asked("a", one, approved(A)),
+        distinct(one, approved(A), CATALOGUE, nothing),
+        {InstanceKey("a", "1", "/w"): row},
+    )
+    step = why(known)["steps"][-1]
+    assert (step["step"], step["verdict"], step["text"]) == ("connection", verdict, "connected, 2 tools; x")
 
 
 def test_without_a_daemon() -> None:

@@ -21,13 +21,14 @@ NOBODY = 65534
 
 
 async def test_the_two_doors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row 15: the loopback socket is bound to 127.0.0.1, needs the token, and is found in the status without it; the
-    Unix socket is 0600 in a directory of 0700, and needs none. Both are gone afterwards."""
+    """B15: the loopback socket is bound to 127.0.0.1, needs the token, and is found in the status without it; the Unix
+    sockets are 0600 in a directory of 0700, and need none. All are gone afterwards."""
     async with inside(monkeypatch, {}) as hub:
         report = (await hub.status())["daemon"]
         path = report["http_socket"]
         assert path == str(hub.place.agent_socket.with_name("http.sock"))
-        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+        for unix in (path, hub.place.agent_socket):
+            assert stat.S_IMODE(os.stat(unix).st_mode) == 0o600
         assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
         port = int(report["http_url"].rsplit(":")[-1])
         bound = [c.laddr.ip for c in psutil.Process().net_connections("tcp") if c.laddr.port == port and not c.raddr]

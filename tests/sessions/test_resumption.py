@@ -68,7 +68,7 @@ def test_each_request_once() -> None:
     """What was sent to a server is owed a word; what only reads is asked again; an id may come again."""
     came = request(1, "tools/call", name="t") + request(2, "tools/list") + request(1, "tools/call", name="u")
     found = read(came, done(1), Standing(owed=[Owed("9", "x", True)]))
-    assert found.standing.owed == [Owed("9", "x", True), Owed("1", "tools/call u")]
+    assert found.standing.owed == [Owed("9", "x", True), Owed("1", "tools/call u", tool="u")]
     assert found.again == [request(2, "tools/list")[:-1]]
     assert read(came, done(1) + done(2) + done(1) + done(9)).standing.owed == []
 

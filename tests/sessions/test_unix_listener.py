@@ -182,7 +182,7 @@ async def test_one_that_says_nothing_and_goes(home: House, data: bytes) -> None:
 
 
 async def test_somebody_else(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C164: another user's process that can open the socket all the same is not heard."""
+    """C164, B15: another user's process that can open the socket all the same is not heard."""
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     peer = connect(home)
     assert await peer.rest() == b""

@@ -204,20 +204,112 @@ def test_damage(path: str, damage: object, kept: int) -> None:
     assert sorted(os.listdir(Path(path).parent)) == ["calls", "calls.damaged"]
 
 
-@pytest.mark.parametrize("size", [4, 16, 60, 90])
-def test_a_record_that_was_just_written(journal: CallJournal, path: str, tmp_path: Path, size: int) -> None:
-    """What is killed in the middle of a store leaves half a record: that call was not sent, and nothing is damaged."""
+@pytest.mark.parametrize(("size", "open"), [(8, False), (16, False), (60, False), (90, False), (16, True)])
+def test_a_record_that_was_just_written(
+    journal: CallJournal, path: str, tmp_path: Path, size: int, open: bool
+) -> None:
+    """What is killed in the middle of a store leaves half a record: that call was not sent. It is told, and nothing is
+    set aside."""
     for _ in range(CALLS + 5):
         journal.close(begin(journal), ANSWERED)
+    if open:  # the next place is another's still
+        journal.again(6, 2)
+    number = CALLS + 6 + open
     data = bytearray(Path(path).read_bytes())
-    at = place((CALLS + 6) & (CALLS - 1))
-    data[at : at + size] = data[place(5) : place(5) + size]
+    at = place(number & (CALLS - 1))
+    assert begin(journal, "other") == number
+    data[at : at + size] = Path(path).read_bytes()[at : at + size]
     other = str(tmp_path / "other")
     Path(other).write_bytes(data)
     after = CallJournal(other)
-    assert after.problem == "" and after.left == () and len(list(after.records())) == CALLS - 1
+    assert after.problem.startswith("the last record of the journal") and not os.path.exists(f"{other}.damaged")
+    assert len(after.left) == open and len(list(after.records())) == CALLS - 1
     assert begin(after) == CALLS + 6
     after.end()
+
+
+def test_a_copy_that_was_just_written(journal: CallJournal, path: str, tmp_path: Path) -> None:
+    """The same of the copy of an unknown one: its record is there still."""
+    numbers = [begin(journal, f"t{at}") for at in range(2)]
+    data = bytearray(Path(path).read_bytes())
+    journal.close(numbers[0], UNKNOWN, 1, "lost")
+    at = HEADER + CALLS * RECORD
+    copy = Path(path).read_bytes()[at : at + 60]
+    assert any(copy)
+    data[at : at + 60] = copy
+    other = tmp_path / "other"
+    other.write_bytes(data)
+    after = CallJournal(str(other))
+    assert not os.path.exists(f"{other}.damaged") and [one.tool for one in after.left] == ["t0", "t1"]
+    after.end()
+
+
+@pytest.mark.parametrize("which", ["newest", "oldest", "copy"])
+@pytest.mark.parametrize("at", [0, 5, 24, 60, 100])
+def test_one_record_is_damaged(journal: CallJournal, path: str, tmp_path: Path, which: str, at: int) -> None:
+    """A bit that is another one in a record that was finished is damage, also where the daemon was killed: it is told,
+    and the whole is set aside."""
+    for _ in range(4):
+        number = begin(journal)
+        journal.close(number, ANSWERED)
+    journal.close(begin(journal), UNKNOWN, 1, "lost")
+    journal.close(number := begin(journal), ANSWERED)
+    data = bytearray(Path(path).read_bytes())
+    data[{"newest": place(number), "oldest": place(1), "copy": HEADER + CALLS * RECORD}[which] + at] ^= 1
+    other = str(tmp_path / "other")
+    Path(other).write_bytes(data)
+    after = CallJournal(other)
+    if at == 5:  # a reason, which no check is of
+        assert len(list(after.records())) == 6
+    else:
+        assert "1 of its records cannot be read" in after.problem and os.path.exists(f"{other}.damaged")
+    after.end()
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_ids_after_a_power_failure(path: str, ended: bool) -> None:
+    """An id that was given out never names another call, also where the disk has nothing of the call, or of the daemon
+    that gave it."""
+    first = CallJournal(path)
+    kept = first.id_of(begin(first, "kept"))
+    if ended:
+        first.end()
+    disk = Path(path).read_bytes()
+    if ended:
+        first = CallJournal(path)
+    given = first.id_of(begin(first, "lost"))
+    first.close(2, UNKNOWN, 1, "lost")
+    first.end()
+    Path(path).write_bytes(disk)
+    second = CallJournal(path)
+    assert begin(second, "another") == 2
+    ids = {one.tool: one.id for one in second.records()}
+    assert ids["kept"] == kept and given not in ids.values()
+    assert second.id_of(2) == ids["another"]
+    second.end()
+
+
+def test_two_daemons_are_killed(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the first left open is known to the third, and for a while to those behind it; what was told to its agent at
+    the time is not among that."""
+    first = CallJournal(path)
+    begin(first, "open", request=77)
+    first.close(begin(first, "lost"), UNKNOWN, 1, "lost")
+    killed = Path(path).read_bytes()
+    first.end()
+    Path(path).write_bytes(killed)
+    second = CallJournal(path)
+    assert ([one.tool for one in second.left], second.left_before) == (["open"], ())
+    killed = Path(path).read_bytes()
+    second.end()
+    Path(path).write_bytes(killed)
+    third = CallJournal(path)
+    assert (third.left, [(one.tool, one.request) for one in third.left_before]) == ((), [("open", 77)])
+    third.end()
+    monkeypatch.setattr(module, "LEFT_SECONDS", 0.0)
+    late = CallJournal(path)
+    assert late.left == late.left_before == ()
+    late.end()
 
 
 def test_what_is_left_alone(path: str, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_nobody_else_may_look(store: CatalogueStore) -> None:
         pytest.param(lambda data: data[:20], id="cut in its line"),
         pytest.param(lambda data: data + b"x", id="longer"),
         pytest.param(lambda data: data[:-1] + bytes([data[-1] ^ 1]), id="one bit"),
-        pytest.param(lambda data: b"mcphub catalogue 2\n" + data[19:], id="newer"),
+        pytest.param(lambda data: b"mcphub catalogue 3\n" + data[19:], id="newer"),
         pytest.param(lambda data: b"{}", id="foreign"),
         pytest.param(lambda data: bytes(1 << 24), id="huge"),
     ],

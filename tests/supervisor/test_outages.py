@@ -162,6 +162,9 @@ async def test_a_network_that_goes_and_comes() -> None:
         ]
         assert offline(far) and offline(given_up)
         assert (house.outages.standing, house.outages.waiting) == (Standing.OFFLINE, 4)
+        another = house.add("auth", LAN, NeedsAuth("sign in"))  # of the same entry, for other agents
+        assert another.key != auth.key and house.outages.waiting == 4
+        del house.supervisor.workers[another.key]
         assert (here.state, prog.state, auth.state, idle.state) == before
         assert not (here.severed or prog.severed)
         (line,) = await house.become(HOME)

@@ -241,3 +241,33 @@ async def test_another_identity_provider(world: World) -> None:
     world.sign_ins.provided(IdpSpec("https://login.example", "hub"))
     await world.mcp.until(lambda: len(world.mcp.requests) > asked)
     await world.becomes(NeedsAuth)
+
+
+async def test_lists_of_another_sign_in(world: World) -> None:
+    """B59: what was listed with tokens of one sign-in is listed anew, or gone, with those of another; renewed ones are
+    the same. After a sign-out the tools stay, with what to do told by each call."""
+    await world.sign_in()
+    world.supervisor.want(wanted(world.spec))
+    await world.becomes(Connected)
+    worker = world.worker()
+
+    def listings() -> int:
+        return world.guarded.admitted.count("tools/list")
+
+    first = worker.lists.source
+    assert first is not None and first.principal and listings() == 1
+    world.auth.clock.at += 3600  # type: ignore[attr-defined]
+    assert await world.call() == ["answered"]
+    assert len(world.auth.asked("refresh")) == 1 and worker.lists.source == first
+    await world.sign_in()
+    assert "tools/list" in worker.view().doubted
+    await until(world.supervisor, lambda: not worker.view().doubted)
+    second = worker.lists.source
+    assert second is not None and second.principal not in ("", first.principal) and listings() == 2
+    await sign_out(world.hub.of(world.spec))
+    await world.becomes(NeedsAuth)
+    assert worker.tools and worker.lists.source == second
+    await world.sign_in()
+    assert (worker.tools, worker.listed) == ((), 0)
+    await world.becomes(Connected)
+    assert worker.tools

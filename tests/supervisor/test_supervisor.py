@@ -396,3 +396,33 @@ async def test_a_snapshot_costs_what_changed(around: Surroundings) -> None:
         supervisor.want(wanted(specs[0], specs[2]))
         assert list(supervisor.snapshot.value.views) == [specs[0].key(), specs[2].key()]
         assert set(before) == {spec.key() for spec in specs}
+
+
+async def test_what_was_offered_before_is_looked_for_when_it_is_asked_for(around: Surroundings, tmp_path: Path) -> None:
+    """And not before: a start reads nothing. Who asks for it waits for the look and no longer, found or not; it is in
+    the snapshot then, of a server that is on its way, and nothing of one that has said something itself."""
+    store = CatalogueStore(str(tmp_path / "catalogues"), bytes(32))
+    hangs: dict[str, Any] = {"on": {"server/discover": [], "initialize": []}}
+    log = tmp_path / "log"
+    slow = fake({"starts": [{"tools": ["a"]}, hangs]}, log=log, name="slow")
+    unknown, quick = fake(hangs, name="unknown"), fake({"tools": ["b"]}, name="quick")
+    for run in ("first", "second"):
+        catalogues = Catalogues(store, around.environment, lambda level, text: None)
+        async with running(around, catalogues) as supervisor:
+            supervisor.want(wanted(slow, quick) if run == "first" else wanted(slow, quick, unknown))
+            keys = [spec.key() for spec in (slow, quick, unknown)]
+            if run == "first":
+                await until_connected(supervisor, 2)
+            else:
+                await until(supervisor, lambda: isinstance(supervisor.workers[quick.key()].state, Connected))
+                assert not supervisor.workers[slow.key()].listed
+                assert not supervisor.look_up([quick.key()])
+                revision = supervisor.snapshot.revision
+                assert supervisor.look_up(keys) and supervisor.look_up(keys)
+                with anyio.fail_after(5):
+                    await supervisor.snapshot.newer_than(revision)
+                assert not supervisor.look_up(keys)
+                view = supervisor.snapshot.value.views[slow.key()]
+                assert [b'"a"' in tool for tool in view.tools] == [True] and not isinstance(view.state, Connected)
+                assert not supervisor.snapshot.value.views[unknown.key()].listed
+            catalogues.flush()

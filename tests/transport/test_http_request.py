@@ -115,3 +115,12 @@ def test_how_long_somebody_waits() -> None:
 def test_how_a_refusal_is_told(kind: str, signed: bool, text: str) -> None:
     """C093: what the server said names the request; a sign-in says what can be done about it."""
     assert worded("tools/list", Refusal(kind, "HTTP 404"), signed).startswith(text)
+
+
+@pytest.mark.parametrize("kind", ["refused", "status", "rate_limited"])
+def test_a_proxy_that_may_have_spoken(kind: str) -> None:
+    """C073: an answer that came by way of a proxy which sees it in the clear names that; one that never came does not,
+    since it names by itself where it was lost."""
+    via = "tools/list: HTTP 502 (by way of the proxy p:3128)"
+    assert worded("tools/list", Refusal(kind, "HTTP 502"), False, None, "p:3128") == via
+    assert worded("tools/list", Refusal("lost", "gone"), False, None, "p:3128") == "gone"

@@ -475,6 +475,24 @@ async def test_one_request_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(http.sent("tools/call")) == 4
 
 
+async def test_a_request_that_was_not_taken_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C075: what is not sent yet, or was refused as one too many, is known not to have been acted on; what is sent is
+    not."""
+    monkeypatch.setattr(http_request, "RATE_REST", 0.02)
+    async with old() as (http, _), peer_of(http) as peer:
+        await peer.initialize()
+        assert isinstance(channel := peer.link.channel, http_sse.HttpSseChannel)
+        http.on("tools/call", empty(429, ("Retry-After", "20")))
+        mid = peer.start("tools/call")
+        assert channel.untouched(mid)
+        await http.until(lambda: http.sent("tools/call"))
+        await anyio.wait_all_tasks_blocked()
+        assert channel.untouched(mid)
+        peer.cancel(mid)
+        await peer.ask("tools/list")
+        assert not channel.untouched(mid)
+
+
 async def test_requests_that_wait_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many POSTs at once and no more; from a number on the channel counts as full, and not for ever."""
     monkeypatch.setattr(http_sse, "MAX_POSTS", 2)

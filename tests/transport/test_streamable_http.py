@@ -11,6 +11,7 @@ import pytest
 
 from mcphub.protocol.http_answer import SESSION_GONE
 from mcphub.transport import http_request, http_session, streamable_http
+from mcphub.transport.streamable_http import HttpChannel
 from tests.fakes.hub import eventually
 from tests.fakes.ordinary_mcp import OrdinaryMcp
 from tests.fakes.rude_http import (
@@ -461,10 +462,14 @@ async def test_a_call_that_is_refused_is_cancelled_while_it_waits() -> None:
         await peer.initialize()
         server.on("tools/call", empty(429, ("Retry-After", "20")))
         mid = peer.start("tools/call", CALL)
+        assert isinstance(channel := peer.link.channel, HttpChannel)
+        assert channel.untouched(mid), "it was not sent yet"
         await server.until(lambda: server.sent("tools/call"))
         await anyio.wait_all_tasks_blocked()
+        assert channel.untouched(mid), "it was refused"
         peer.cancel(mid)
         await peer.result("tools/list")
+        assert not channel.untouched(mid)
         assert server.sent("notifications/cancelled") == []
         assert len(server.sent("tools/call")) == 1
 
@@ -580,7 +585,8 @@ async def test_an_event_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> No
     ids=range(12),
 )
 async def test_requests_without_an_answer(reply: Reply, kind: str) -> None:
-    """C086: each ends at once with what is known of it, and the next one is answered: one failure ends no link."""
+    """C086, K1.4: each ends at once with what is known of it, and the next one is answered: one failure ends no
+    link."""
     async with RudeHttp(OrdinaryMcp(era="modern")) as server, linked(server.url) as peer:
         server.on("tools/call", reply)
         assert await peer.ask("tools/call", CALL, modern=True) == kind
@@ -701,7 +707,8 @@ async def listed(peer: Peer, modern: bool) -> tuple[tuple[bytes, ...], tuple[str
 
 
 async def test_annotated_arguments() -> None:
-    """What a modern server's tool asks for stands in headers too; a tool that asks for it wrongly is not offered."""
+    """B50: what a modern server's tool asks for stands in headers too; a tool that asks for it wrongly is not
+    offered."""
     async with RudeHttp(OrdinaryMcp(era="modern", tools=[ANNOTATED, BAD])) as server, linked(server.url) as peer:
         kept, warnings = await listed(peer, modern=True)
         assert [json.loads(tool)["name"] for tool in kept] == ["echo"]

@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "why": ("why", "why a server runs or does not, and what would change it"),
     "tools": ("tools", "list the merged tools"),
     "call": ("call", "call one tool"),
+    "calls": ("calls", "what became of calls that may have changed something"),
     "login": ("login", "sign in to a server, or to all that need it"),
     "logout": ("logout", "sign out of a server, or of all"),
     "reconnect": ("reconnect", "close and open servers again"),

@@ -122,6 +122,14 @@ def question(item: ApprovalItem) -> str:
         ("trusts", [really["ca"]] if "ca" in really else []),
     ]
     lines += [f"  {label:<12}  {', '.join(values)}" for label, values in more if values]
+    if item.get("trusts_annotations"):
+        lines += [
+            "  believes      what its tools say of themselves (trustAnnotations): calls that only read by their word",
+            "                are not recorded; those, and what may be done twice by it, are made again when lost",
+        ]
+    for one in item.get("idempotency_arguments", []):
+        lines.append(f"  calls again   {one}  is the argument by which it must know a call that is made again")
+    lines += [f"  sets          {one}" for one in item.get("settings", [])]
     lines += [f"  unpinned      {one}  may be other code the next time, without asking" for one in item["unpinned"]]
     inside = item.get("in_repository", [])
     lines += [f"  repository    {one}  is code in here: it may do something else without asking" for one in inside]

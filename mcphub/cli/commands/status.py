@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 DESCRIPTION = "Show what runs, what does not, and why."
 
 HEADERS = ("NAME", "STATE", "TOOLS", "CONNECTION", "PID", "RSS", "UPTIME", "ORIGIN", "WHY")
+#: The further column of a table in which a name stands more than once: for whom that instance is.
+FOR = "FOR"
 #: Columns of WHY in the table on a terminal; `mcphub status NAME` has the whole.
 WHY = 100
 #: Columns of a terminal from which on every column of the table is shown, and those that a narrower one does without.
@@ -85,19 +87,25 @@ def connection(server: ServerStatus) -> str:
 
 def place(origin: OriginStatus, home: str) -> str:
     """The file and line that an entry came from."""
-    path = origin["path"]
-    if home and path.startswith(home.rstrip("/") + "/"):
-        path = "~" + path[len(home.rstrip("/")) :]
+    path = short(origin["path"], home)
     return f"{path}:{origin['line']}" if origin["line"] else path
+
+
+def short(path: str, home: str) -> str:
+    """The path, with ~ for the home."""
+    if not home or not path:
+        return path
+    home = home.rstrip("/")
+    return "~" + path[len(home) :] if path == home or path.startswith(f"{home}/") else path
 
 
 def why(server: ServerStatus) -> str:
     """What keeps it from being connected, and when it is tried again; for a connected one, its warnings."""
     error = server["last_error"]
-    if server["state"] == "connected":
-        return "; ".join([*filter(None, [sign_in(server)]), *server["warnings"]])
+    if server["state"] == "connected":  # the most urgent first: a table shows the beginning
+        return "; ".join([*filter(None, [server["reason"], sign_in(server)]), *held_back(server), *warnings(server)])
     text = server["reason"]
-    if error is not None and error["message"] and error["message"] not in text:
+    if error is not None and not error.get("over") and error["message"] and error["message"] not in text:
         text = f"{text}: {error['message']}" if text else error["message"]
     need = server.get("sign_in")
     if need is not None and need["reason"] != "login_required" and need["detail"] not in text:
@@ -128,6 +136,25 @@ def sign_in(server: ServerStatus) -> str:
     return f"{need['detail']}{scopes}: {SIGN_IN[need['how']].format(name=server['name'])}"
 
 
+def warnings(server: ServerStatus) -> list[str]:
+    """Those that its reason does not say already."""
+    return [warning for warning in server["warnings"] if warning not in server["reason"]]
+
+
+def held_back(server: ServerStatus) -> list[str]:
+    """A sentence for each kind of calls that is held back."""
+    out = []
+    for one in server.get("held_back", []):
+        where = f" in {one['workspace']}" if one["workspace"] else ""
+        until = one["until"]
+        end = "one is finding out whether it answers again" if until is None else f"the next goes {retry(until)}"
+        out.append(
+            f"{one['calls']} calls of {one['client'] or 'an agent'} are held back{where} for "
+            f"{output.duration(one['since'])} now, after {one['failures']} without an answer ({one['cause']}), {end}"
+        )
+    return out
+
+
 def brief(server: ServerStatus, text: str, *, origin: bool) -> str:
     """What `why` says as the table on a terminal has it: without the name, which stands beside it, and without the
     file and line where `origin` stands there too, and cut."""
@@ -145,15 +172,67 @@ def retry(seconds: float) -> str:
 def summary(report: StatusReport) -> str:
     """The line above the table."""
     daemon = report["daemon"]
-    servers, agents = report["servers"], len(report["sessions"])
-    connected = sum(server["state"] == "connected" for server in servers)
+    agents = len(report["sessions"])
     return output.line(
         f"mcphub {daemon['version']}, pid {daemon['pid']}, up {output.duration(daemon['uptime'])}, "
-        f"{output.size(daemon['rss'])}: {connected} of {len(servers)} servers connected, "
+        f"{output.size(daemon['rss'])}: {count(report['servers'])}, "
         f"{agents} {'agent' if agents == 1 else 'agents'} attached"
         + (f", {output.size(report['saved'])} saved by sharing" if report.get("saved") else "")
         + offline(daemon.get("network"))
     )
+
+
+def count(servers: Sequence[ServerStatus]) -> str:
+    """How many are connected: a server is what one entry says, and is connected where one of its instances is. Where
+    one has several, instances are counted too, without those that are switched off."""
+    connected = [server for server in servers if server["state"] == "connected"]
+    wanted = [server for server in servers if server["state"] != "disabled"]
+    text = f"{len(set(map(_entry, connected)))} of {len(set(map(_entry, servers)))} servers connected"
+    if len(wanted) > len(set(map(_entry, wanted))):
+        text += f" ({len(connected)} of {len(wanted)} instances)"
+    return text
+
+
+def _entry(server: ServerStatus) -> tuple[str, str, str, str]:
+    # Those that were added while the daemon runs have their directory nowhere else.
+    directory = server["workspace"] if server["scope"] == "dynamic" else ""
+    return server["name"], server["origin"]["path"], server["origin"]["key"], directory
+
+
+def whose(servers: Sequence[ServerStatus], sessions: Sequence[SessionStatus], home: str) -> list[str]:
+    """For whom each of these instances is, the cells under FOR; [] where every name is there once."""
+    if len({server["name"] for server in servers}) == len(servers):
+        return []
+    cells = [_whose(server, sessions, home) for server in servers]
+    told = [(server["name"], cell) for server, cell in zip(servers, cells, strict=True)]
+    for n, server in enumerate(servers):
+        if told.count(told[n]) > 1:  # agents of one place that bring different values (`clientEnv`)
+            agents = ", ".join(_named(server, sessions)) or "nobody now"
+            cells[n] = f"{cells[n]}: {agents}" if server["workspace"] else agents
+    return cells
+
+
+def _whose(server: ServerStatus, sessions: Sequence[SessionStatus], home: str) -> str:
+    sharing, where = server.get("sharing", "auto"), short(server["workspace"], home)
+    if sharing == "agent":
+        return (", ".join(_named(server, sessions)) or "no agent now") + (f" in {where}" if where else "")
+    return where or ("no workspace" if sharing == "workspace" else "everybody")
+
+
+def _named(server: ServerStatus, sessions: Sequence[SessionStatus]) -> list[str]:
+    """The agents that use it, each with its number."""
+    users = server.get("used_by", [])
+    return [f"{session['client'] or 'agent'} ({session['id']})" for session in sessions if session["id"] in users]
+
+
+def rows(report: StatusReport, home: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The table: its headers, and the cells of each row."""
+    found = [row(server, home) for server in report["servers"]]
+    cells = whose(report["servers"], report["sessions"], home)
+    if not cells:
+        return HEADERS, found
+    headers = (HEADERS[0], FOR, *HEADERS[1:])
+    return headers, [(one[0], cell, *one[1:]) for one, cell in zip(found, cells, strict=True)]
 
 
 def offline(network: NetworkStatus | None) -> str:
@@ -172,7 +251,7 @@ def overview(report: StatusReport, home: str) -> str:
     """The whole of it as plain text."""
     text = summary(report) + "\n"
     if report["servers"]:
-        text += "\n" + output.table(HEADERS, [row(server, home) for server in report["servers"]])
+        text += "\n" + output.table(*rows(report, home))
     return text + problems(report)
 
 
@@ -188,7 +267,9 @@ def detail(server: ServerStatus, home: str, sessions: Sequence[SessionStatus] = 
     fields = [
         ("state", server["state_text"]),
         ("reason", server["reason"]),
+        ("layer", server.get("layer", "")),
         ("sign-in", sign_in(server)),
+        *(("held back", text) for text in held_back(server)),
         ("attempt", "" if server["attempt"] is None else f"{server['attempt']} of {server['attempts']}"),
         ("again", "" if server["retry_in"] is None else retry(server["retry_in"])),
         ("origin", _origin(server["scope"], server["origin"], home)),
@@ -203,12 +284,14 @@ def detail(server: ServerStatus, home: str, sessions: Sequence[SessionStatus] = 
         ("server", " ".join(str(info[key]) for key in ("name", "title", "version") if key in info)),
         ("capabilities", output.json_text(server["capabilities"], compact=True) if server["capabilities"] else ""),
         ("tools", "" if server["tools"] is None else str(server["tools"])),
+        ("lists", server.get("stale", "")),
         ("in flight", str(server["calls_in_flight"] or "")),
+        ("waiting", str(server.get("queued") or "")),
         ("sessions", str(server["further_sessions"] or "")),
         ("sharing", "" if server.get("sharing", "auto") == "auto" else server["sharing"]),
         ("used by", _agents(server.get("used_by", []), sessions)),
         ("counters", ", ".join(f"{key} {count}" for key, count in server["counters"].items())),
-        *(("warning", warning) for warning in server["warnings"]),
+        *(("warning", warning) for warning in warnings(server)),
     ]
     lines = [f"  {key:<14}{output.line(value)}" for key, value in fields if value]
     return "\n".join([output.line(server["name"]), *lines, *_last_error(server["last_error"])]) + "\n"
@@ -235,11 +318,14 @@ def _last_error(error: LastError | None) -> list[str]:
         return []
     code = "" if error["exit_code"] is None else f", exit status {error['exit_code']}"
     what = error["phase"] if error["phase"] == error["kind"] else f"{error['phase']} {error['kind']}"
+    layer = f" ({error['layer']})" if "layer" in error else ""
+    ago = f", {output.duration(error['ago'])} ago" if "ago" in error else ""
+    key = "earlier error" if error.get("over") else "last error"
     lines = [
-        f"  {'last error':<14}{what}{code}{', ' if error['at'] else ''}{error['at']}",
+        f"  {key:<14}{what}{layer}{code}{', ' if error['at'] else ''}{error['at']}{ago}",
         f"  {'':<14}{error['message']}",
     ]
-    if error["remedy"]:
+    if error["remedy"] and not error.get("over"):
         lines.append(f"  {'what to do':<14}{error['remedy']}")
     lines += [f"  {'stderr' if number == 0 else '':<14}| {text}" for number, text in enumerate(error["stderr_tail"])]
     return [output.line(text) for text in lines]
@@ -276,15 +362,15 @@ def _show_on_terminal(report: StatusReport, home: str) -> None:
 
     console = Console(highlight=False, markup=False, emoji=False)
     # Cells broken into slivers help nobody: a narrow terminal gets fewer columns, and `status NAME` has them all.
-    shown = [n for n, header in enumerate(HEADERS) if console.width >= WIDE or header not in ONLY_WIDE]
+    headers, lines = rows(report, home)
+    shown = [n for n, header in enumerate(headers) if console.width >= WIDE or header not in ONLY_WIDE]
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for n in shown:
-        grid.add_column(HEADERS[n], no_wrap=HEADERS[n] != HEADERS[-1], overflow="fold")
-    for server in report["servers"]:
-        *first, text = row(server, home)
-        text = brief(server, text, origin=HEADERS.index("ORIGIN") in shown)
+        grid.add_column(headers[n], no_wrap=headers[n] not in (FOR, headers[-1]), overflow="fold")
+    for server, (*first, text) in zip(report["servers"], lines, strict=True):
+        text = brief(server, text, origin=headers.index("ORIGIN") in shown)
         cells = [Text(output.line(cell) or "-") for cell in (*first, text)]
-        cells[1].stylize(STYLES.get(server["state"], ""))
+        cells[headers.index("STATE")].stylize(STYLES.get(server["state"], ""))
         grid.add_row(*(cells[n] for n in shown))
     console.print(Text(summary(report)))
     console.print(grid)

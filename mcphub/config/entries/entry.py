@@ -11,15 +11,29 @@ from typing import Any
 import msgspec
 
 from mcphub.config.layer import Entry
-from mcphub.spec import DIVIDED, HttpSpec, InProcessSpec, Off, Problem, Scope, ServerSpec, SseSpec, StdioSpec
+from mcphub.spec import (
+    DIVIDED,
+    INPUT_TIMEOUT,
+    HttpSpec,
+    InProcessSpec,
+    Off,
+    Problem,
+    Scope,
+    ServerSpec,
+    SseSpec,
+    StdioSpec,
+)
 
+from .allowance import read_allowances
 from .context import Context
 from .fields import Fault, boolean, one_of, seconds, strings
 from .http import read_http
 from .kinds import transport_kind, unused_keys
+from .limits import note_unused
 from .reading import Reading
 from .sdk import read_sdk
 from .stdio import read_stdio
+from .tools import read_idempotency_arguments
 
 #: Who may share an instance; those of DIVIDED make further ones for further workspaces or agents.
 SHARING = ("auto", "shared", *DIVIDED)
@@ -60,6 +74,8 @@ def _outcome(reading: Reading) -> ServerSpec | Off | Problem | None:
         return None
     for key, why in unused_keys(raw, kind):
         reading.note(why, key)
+    if kind != "stdio":
+        note_unused(reading)
     match kind:
         case "stdio":
             return _server(reading, read_stdio(reading))
@@ -150,6 +166,10 @@ def _server(reading: Reading, transport: StdioSpec | HttpSpec | InProcessSpec) -
         always_on=always_on,
         told=tuple(reading.told.items()),
         health_idle=_health_idle(raw),
+        input_timeout=seconds(raw, "inputTimeout") or INPUT_TIMEOUT,
+        trust_annotations=boolean(raw, "trustAnnotations"),
+        idempotency_arguments=read_idempotency_arguments(reading),
+        allowance=read_allowances(reading),
     )
     if reading.enabled:
         return spec

@@ -31,14 +31,14 @@ _IN_PROCESS = "sdk"
 _USED = frozenset(
     [
         "type", "command", "args", "env", "cwd", "envFile", "enabled", "disabled", "enabledTools",
-        "disabledTools", "startupTimeout", "timeout", "inheritEnv", "stdio", "era", "url",
+        "disabledTools", "startupTimeout", "timeout", "inputTimeout", "inheritEnv", "stdio", "era", "url",
         "sampling", "sharing", "lazy", "idleTimeout", "limits",
-        "alwaysOn", "healthCheck",
+        "alwaysOn", "healthCheck", "trustAnnotations", "tools",
     ]
 )
 _LATER = frozenset(
     [
-        "trustAnnotations", "alwaysLoad", "tools",
+        "alwaysLoad",
         "restart", "source",
     ]
 )
@@ -50,7 +50,7 @@ _REMOTE_ONLY = frozenset(
 _IN_PROCESS_ONLY = frozenset(["name"])
 _PROGRAM_ONLY = frozenset(
     [
-        "args", "env", "cwd", "envFile", "inheritEnv", "stdio", "limits",
+        "args", "env", "cwd", "envFile", "inheritEnv", "stdio",
     ]
 )
 

@@ -11,6 +11,7 @@ from typing import Any
 from mcphub.config.jsonc import kind_of
 from mcphub.spec import Limits
 
+from .allowance import KEYS as CALLS
 from .fields import Fault, mapping, seconds
 from .reading import Reading
 
@@ -18,6 +19,8 @@ from .reading import Reading
 MIN_MEMORY = 16
 MAX_MEMORY = 1 << 24
 MAX_NICE = 19
+#: What of `limits` is about processes.
+KEYS = frozenset(["memory", "cpuTime", "nice"])
 _NONE = Limits()
 
 
@@ -27,7 +30,7 @@ def read_limits(reading: Reading) -> Limits:
     if not raw:
         return _NONE
     for key in raw:
-        if key not in ("memory", "cpuTime", "nice"):
+        if key not in KEYS and key not in CALLS:
             reading.note("unknown limit, not used", "limits", key)
     try:
         cpu_time = seconds(raw, "cpuTime")
@@ -50,3 +53,11 @@ def _whole(raw: Any, key: str, least: int, most: int, unit: str) -> int:
     if not least <= value <= most:
         raise Fault(f"expected {least} to {most} {unit}, found {value}", "limits", key)
     return value
+
+
+def note_unused(reading: Reading) -> None:
+    """Tell of limits in the entry of a server that is no process of mcphub's."""
+    for key in mapping(reading.raw, "limits"):
+        if key not in CALLS:
+            known = key in KEYS
+            reading.note("not used by a remote server" if known else "unknown limit, not used", "limits", key)

@@ -27,7 +27,7 @@ from .request import Request
 KEYS = frozenset(
     [
         "type", "url", "headers", "oauth", "timeout", "startupTimeout", "enabled", "disabled", "enabledTools",
-        "disabledTools", "era",
+        "disabledTools", "era", "inputTimeout",
     ]
 )
 

@@ -79,6 +79,18 @@ def test_what_variables_stand_for() -> None:
     assert "  would ask     https://${H}/\n  which is      https://evil/\n" in text
 
 
+def test_what_turns_on_that_calls_are_made_again() -> None:
+    """A person sees what a repository's entry wants believed, and each setting beside what runs."""
+    arguments = ["t: key", "u\x1b: k"]
+    text = question(
+        waiting("x", trusts_annotations=True, idempotency_arguments=arguments, settings=['sharing: "shared"'])
+    )
+    assert "  believes      what its tools say of themselves (trustAnnotations)" in text
+    assert "  calls again   t: key  is the argument" in text and "  calls again   u\\x1b: k  is" in text
+    assert '  sets          sharing: "shared"\n' in text
+    assert "believes" not in question(waiting("x")) and "sets " not in question(waiting("x"))
+
+
 @pytest.mark.parametrize("answer", [b"\n", b"n\n", b"yy\n", b"yes please\n", b"\x04"])
 def test_anything_but_yes_is_no(place: Place, hub: CannedHub, portal: BlockingPortal, answer: bytes) -> None:
     """An empty line, the end of input, or more than yes."""

@@ -88,7 +88,9 @@ def test_everything_about_one(place: Place, hub: CannedHub, portal: BlockingPort
             capabilities={"tools": {"listChanged": True}},
             counters={"calls": 3, "errors": 1},
             calls_in_flight=1,
+            queued=4,
             further_sessions=2,
+            stale="what it offers is shown as it was 5 min ago",
             workspace="/w",
             ide={"name": "VS Code", "running_in_windows": True},
         )
@@ -98,6 +100,7 @@ def test_everything_about_one(place: Place, hub: CannedHub, portal: BlockingPort
 github
   state         failed
   reason        5 attempts failed
+  layer         process
   attempt       5 of 5
   origin        user ~/.config/mcphub/mcp.json:3 mcpServers.github
   shadows       managed /etc/mcphub/mcp.json:9 mcpServers.github
@@ -107,11 +110,13 @@ github
   editor        VS Code, running in Windows
   server        gh 2
   capabilities  {"tools": {"listChanged": true}}
+  lists         what it offers is shown as it was 5 min ago
   in flight     1
+  waiting       4
   sessions      2
   counters      calls 3, errors 1
   warning       odd schema
-  last error    spawn exited, exit status 127, 2026-08-01T12:00:00Z
+  last error    spawn exited (process), exit status 127, 2026-08-01T12:00:00Z
                 spawn npx ENOENT
   what to do    install Node.js
   stderr        | first line
@@ -238,6 +243,7 @@ def test_places_are_short_where_they_are_ours() -> None:
     assert status.place(origin("x", 0, path="/home/user2/f"), "/home/u") == "/home/user2/f"
     assert status.place(origin("x", 0, path="/f"), "/") == "~/f"
     assert status.place(origin("x", 0, path="/f"), "") == "/f"
+    assert [status.short(path, "/home/u") for path in ("/home/u", "", "/home/user")] == ["~", "", "/home/user"]
 
 
 def test_who_uses_it(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
@@ -255,6 +261,102 @@ def test_who_uses_it(place: Place, hub: CannedHub, portal: BlockingPortal) -> No
     assert place.run("status")[0].startswith(
         "mcphub 0.1.0, pid 4711, up 1m, 30.0M: 1 of 1 servers connected, 3 agents attached, 25.0M saved by sharing\n"
     )
+
+
+def instance(name: str, pid: int, workspace: str, users: list[int], **changes: Any) -> ServerStatus:
+    return server(name, pid=pid, workspace=workspace, used_by=users, **changes)
+
+
+def agents() -> list[SessionStatus]:
+    places = [("claude", "/home/u/a"), ("cursor", "/home/u/a"), ("claude", ""), ("", "/v")]
+    return [
+        SessionStatus(id=n, client=client, workspace=place, era=None, pid=None, since=1.0, calls_in_flight=0)
+        for n, (client, place) in enumerate(places, 1)
+    ]
+
+
+def test_instances_of_one_server(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """Servers are counted as entries, instances beside them, and rows of one name say for whom they are."""
+    hub.attached = agents()
+    hub.servers = [
+        instance("time", 1, "", [1, 2, 3, 4]),
+        instance("own", 2, "/home/u/a", [1], sharing="agent"),
+        instance("own", 3, "/home/u/a", [2], sharing="agent"),
+        instance("own", 4, "", [3], sharing="agent"),
+        instance("dir", 5, "/home/u/a", [1, 2], sharing="workspace"),
+        instance("dir", 6, "/v", [4], sharing="workspace", state="failed", state_text="failed"),
+        instance("dir", 7, "", [3], sharing="workspace"),
+        instance("off", 8, "", [], state="disabled", state_text="disabled"),
+        instance("off", 9, "/v", [], state="disabled", state_text="disabled"),
+    ]
+    out = place.run("status")[0]
+    head = "mcphub 0.1.0, pid 4711, up 1m, 30.0M: 3 of 4 servers connected (6 of 7 instances), 4 agents attached\n"
+    assert out.startswith(head)
+    assert status.whose(hub.servers, hub.attached, "/home/u") == [
+        "everybody",
+        "claude (1) in ~/a",
+        "cursor (2) in ~/a",
+        "claude (3)",
+        "~/a",
+        "/v",
+        "no workspace",
+        "everybody",
+        "/v",
+    ]
+    table = out.splitlines()[2:]
+    assert table[0].split()[:3] == ["NAME", "FOR", "STATE"]
+    assert table[6].startswith("dir   /v")
+    with place.terminal("status", columns=100) as terminal:
+        narrow, _ = terminal.end()
+    assert all(text in narrow for text in (b"FOR", b"cursor (2) in", b"no workspace"))
+    assert b"CONNECTION" not in narrow
+
+
+def test_instances_for_what_agents_brought() -> None:
+    """Those of one place are told apart by who uses them."""
+    rows = [instance("db", 1, "", [1, 2]), instance("db", 2, "", [4]), instance("db", 3, "", [])]
+    assert status.whose(rows, agents(), "/home/u") == ["claude (1), cursor (2)", "agent (4)", "nobody now"]
+    rows = [instance("db", n, "/home/u/a", [n], sharing="workspace") for n in (1, 2)]
+    assert status.whose(rows, agents(), "/home/u") == ["~/a: claude (1)", "~/a: cursor (2)"]
+    assert status.whose([instance("db", 1, "/v", [4], sharing="agent")], agents(), "/home/u") == []
+    one = [instance("x", 1, "/v", [], sharing="agent"), instance("x", 2, "/v", [4], sharing="agent")]
+    assert status.whose(one, agents(), "/home/u") == ["no agent now in /v", "agent (4) in /v"]
+
+
+def test_what_counts_as_a_server() -> None:
+    """One entry; of another file, or added for another directory, it is another server."""
+    other = server("a", origin=origin("a", 1, path="/w/.mcp.json"))
+    assert status.count([server("a"), other]) == "2 of 2 servers connected"
+    assert status.count([server("a"), server("a")]) == "1 of 1 servers connected (2 of 2 instances)"
+    added = [server("a", scope="dynamic", workspace=place) for place in ("/v", "/w")]
+    assert status.count(added) == "2 of 2 servers connected"
+    assert status.count([]) == "0 of 0 servers connected"
+    mixed = [server("a"), server("a", state="disabled", workspace="/w"), server("b", state="pending")]
+    assert status.count(mixed) == "1 of 2 servers connected"
+
+
+def test_the_most_urgent_comes_first() -> None:
+    """That it cannot be reached stands before what is odd about its entry, and once."""
+    row = server("a", reason="no way to its host", layer="network", warnings=["no way to its host", "plain http"])
+    assert status.why(row) == "no way to its host; plain http"
+    assert status.detail(row, "").count("no way to its host") == 1
+    slow = server("a", state_text="connected (slow)", reason="slow: it took 3 s", slow=True, warnings=["plain http"])
+    assert status.why(slow) == "slow: it took 3 s; plain http"
+
+
+def test_an_error_that_is_over() -> None:
+    """It is said how long ago it was, and nothing is to be done; it is not what keeps the server from anything."""
+    error: Any = {**failed("a")["last_error"], "ago": 125.0}  # type: ignore[dict-item]
+    now = status.detail(failed("a", last_error=error), "")
+    assert "  last error    spawn exited (process), exit status 127, 2026-08-01T12:00:00Z, 2m ago\n" in now
+    assert "  what to do    install Node.js\n" in now
+    over = {**error, "over": True}
+    well = status.detail(server("a", last_error=over), "")
+    assert "  earlier error spawn exited (process), exit status 127, 2026-08-01T12:00:00Z, 2m ago\n" in well
+    assert "what to do" not in well
+    assert status.why(rest("a", "pending", "pending (idle)", "idle")) == "idle"
+    resting = server("a", state="pending", state_text="pending (idle)", reason="idle", last_error=over)
+    assert status.why(resting) == "idle"
 
 
 LONG = "cannot use server bad: /srv/mcp.json:7 mcpServers.bad.args: " + "a long story, " * 20 + "and its end"
@@ -306,3 +408,19 @@ def test_how_a_sign_in_failed() -> None:
     assert status.why(server("a", state="needs-auth", reason="needs a sign-in", sign_in=first)) == "needs a sign-in"
     denied = {**need, "reason": "policy_denied", "detail": "it is not allowed", "how": "wait"}
     assert status.why(server("a", sign_in=denied)).endswith("at once by: mcphub reconnect a")
+
+
+def test_calls_that_are_held_back() -> None:
+    """A connected server's row, and its page, say whose calls, why, and when the next one goes."""
+    one: Any = {
+        "client": "claude", "workspace": "/w", "calls": "write", "state": "open", "failures": 5, "since": 61.0,
+        "until": 4.5, "cause": "HTTP 503",
+    }  # fmt: skip
+    other = {**one, "client": "", "workspace": "", "until": None}
+    row = server("a", held_back=[one, other])
+    text = "write calls of claude are held back in /w for 1m now, after 5 without an answer (HTTP 503), "
+    text += "the next goes in 4s"
+    assert status.why(row).split("; ")[0] == text
+    assert f"  held back     {text}\n" in status.detail(row, "")
+    assert "write calls of an agent are held back for 1m now" in status.why(row)
+    assert status.why(row).endswith("one is finding out whether it answers again")

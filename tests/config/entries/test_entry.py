@@ -145,11 +145,19 @@ def test_numbers_that_are_nearly_right(key: str, value: str, part: str) -> None:
     assert f"mcpServers.s.{key}: {part}" in outcome.message
 
 
+def test_how_long_a_person_may_take() -> None:
+    """A quarter of an hour where the entry does not say; another time makes another instance of it."""
+    plain, same = spec({"command": "x"}), spec({"command": "x", "inputTimeout": 900_000})
+    assert plain.input_timeout == 900.0 and plain.key() == same.key()
+    assert plain.key() != spec({"command": "x", "inputTimeout": 60_000}).key()
+
+
 @pytest.mark.parametrize(("value", "seconds"), [(1000, 1.0), (1500.5, 1.5005), (2147483647, 2147483.647), (9e4, 90.0)])
 def test_legal_numbers_are_kept(value: float, seconds: float) -> None:
     """C017: a legal value is taken as it is."""
     assert spec({"command": "x", "timeout": value}).call_timeout == seconds
     assert spec({"command": "x", "startupTimeout": value}).startup_timeout == seconds
+    assert spec({"command": "x", "inputTimeout": value}).input_timeout == seconds
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,6 @@ def test_transport_is_never_guessed(raw: dict[str, Any], key: str, part: str) ->
 @pytest.mark.parametrize(
     ("key", "part"),
     [
-        ("trustAnnotations", "not used yet"),
         ("alwaysLoad", "not used yet"),
         ("headers", "not used by a server that is a program"),
         ("autoApprove", "unknown key, not used"),

@@ -55,4 +55,4 @@ def test_an_unknown_limit_is_a_warning() -> None:
 def test_a_remote_server_has_none() -> None:
     """They are for programs that run here."""
     found = parsed({"type": "http", "url": "https://h.example/mcp", "limits": {"memory": 64}})
-    assert "limits: not used by a remote server" in found.warnings[0]
+    assert "limits.memory: not used by a remote server" in found.warnings[0]
