@@ -17,7 +17,7 @@ from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
 #: On their way in all that those who compete share, where answers take less than SLOW seconds.
-AMPLE = 4
+AMPLE = 2
 #: What one may have in any case, so that a server never waits for mcphub. Where an answer takes SLOW seconds or
 #: longer, more is only a longer queue.
 FEW = 2

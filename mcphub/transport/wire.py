@@ -18,11 +18,13 @@ from mcphub.transport.framing import MAX_MESSAGE, LineBuffer, LineTooLong
 
 #: Frames one connection may bring in one turn of the loop, so that a flood does not starve its neighbours.
 FRAME_BUDGET = 64
+#: The same where it brought more than that: what it has sent by then waits anyway, and the others need not.
+FLOOD_BUDGET = 16
 #: Frames of one read after which what they caused is written, so that the peers begin to work while the rest is read;
 #: twice as many each further time, since then they have something to do.
 FLUSH_EVERY = 8
 #: Turns in a row with a spent budget after which the connection rests for REST seconds between turns.
-PATIENCE = 4
+PATIENCE = 16
 REST = 0.001
 #: Parts from this size on are written as they are; smaller ones are joined first.
 LARGE = 1 << 15
@@ -217,7 +219,7 @@ class Wire(asyncio.BufferedProtocol):
     def _deliver(self) -> None:
         batch, buffer, receive = self._batch, self._buffer, self.receiver.frame
         batch.reading = True
-        left = FRAME_BUDGET
+        left = budget = FLOOD_BUDGET if self._spent else FRAME_BUDGET
         some = FLUSH_EVERY
         lent = False
         try:
@@ -245,7 +247,7 @@ class Wire(asyncio.BufferedProtocol):
                 self._on_error(e)
             self.fail(f"internal error: {type(e).__name__}: {e}")
         finally:
-            self.frames_in += FRAME_BUDGET - left
+            self.frames_in += budget - left
             batch.reading = False
             if (batch.flush() or lent) and _KEEPS_VIEWS:
                 buffer.lend()
