@@ -90,7 +90,7 @@ END_MARGIN = 4.0
 #: A server at a URL may take three descriptors, and what is common as a limit is for programs that wait by select(2).
 DESCRIPTORS = 65536
 #: A new snapshot is looked at so many times later than the look before took, and so many seconds later at most.
-FOLLOW_SHARE, FOLLOW_MOST = 4.0, 0.25
+FOLLOW_SHARE, FOLLOW_MOST = 12.0, 0.25
 #: Memory is given back to the system so long after it was freed, seconds.
 TRIM_AFTER = 0.5
 #: The parts that HTTP needs are loaded so many seconds after the start at the latest.
@@ -239,8 +239,7 @@ async def _run(
             _take_descriptors()
             ready.listening()
             tasks.start_soon(service_status.beat, end.manager)
-            gc.collect()
-            gc.freeze()  # what start-up made stays: the collector need not look at it again
+            gc.freeze()  # what start-up made stays: the collector need not look at it
             gc.enable()
             await end.asked.wait()
         leftovers.close()
@@ -369,6 +368,7 @@ async def _serving(
                 with _frequent_switches():
                     http = await anyio.to_thread.run_sync(_http)
                 quiet.set()
+                _settle()
                 endpoint = http.endpoint(
                     gateway, workspaces, ids, listener.numbers, _log, _report, attendance.touch
                 )
@@ -476,6 +476,14 @@ async def _until_wanted(
             tasks.start_soon(when, ending.wait)
 
 
+def _settle() -> None:
+    """What is there now stays, and is never looked at again by the collector; what is garbage goes first. It takes as
+    long as several servers take to start, so it comes after them."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 @contextmanager
 def _frequent_switches() -> Iterator[None]:
     """Let the loop have its turn every half a millisecond while another thread imports: ten times as often as usual,
@@ -507,9 +515,9 @@ def _http() -> _Http:
 
 
 def _settings(where: Places) -> HubSettings:
-    from mcphub.config.load import load
+    from mcphub.config.load import load_settings
 
-    return load("", os.environ, where).settings
+    return load_settings(os.environ, where)
 
 
 def _with_grace(surroundings: Surroundings, settings: HubSettings) -> Surroundings:

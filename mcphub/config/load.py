@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from msgspec.structs import replace as replace_fields
 
@@ -114,6 +115,36 @@ class Loaded:
         return frozenset(found)
 
 
+class _Settings(NamedTuple):
+    """The settings, the hub's environment, what the settings' file says, and why it could not be read."""
+
+    settings: HubSettings
+    environment: Mapping[str, str]
+    written: bytes
+    fault: str
+
+
+def load_settings(env: Mapping[str, str], places: Places) -> HubSettings:
+    """The settings alone, as `load` finds them: what a daemon must know before it can read the rest."""
+    return _settings(Reader(None), env, places, None, []).settings
+
+
+def _settings(
+    reader: Reader, env: Mapping[str, str], places: Places, last: HubSettings | None, notes: list[str]
+) -> _Settings:
+    """What is wrong with its files goes to `notes`."""
+    file_env, found = parse_environment(_read(reader, places.environment, notes), places.environment)
+    notes += found
+    environment = hub_environment(_with_login_path(reader, env, places.login_path, notes), file_env)
+    known = len(notes)
+    written = _read(reader, places.settings, notes)
+    fault = "".join(notes[known:])
+    settings, found = parse_settings(written, places.settings, environment, last)
+    # What was wrong with what the file said before is no help to who has to mend it now.
+    notes += [one for one in found if not fault or places.settings not in one]
+    return _Settings(settings, environment, written, fault)
+
+
 def load(
     workspace: str,
     env: Mapping[str, str],
@@ -136,17 +167,8 @@ def load(
     """
     reader = Reader(previous.contents if previous is not None else None)
     notes: list[str] = []
-    file_env, found = parse_environment(_read(reader, places.environment, notes), places.environment)
-    notes += found
-    environment = hub_environment(_with_login_path(reader, env, places.login_path, notes), file_env)
-    known = len(notes)
-    written = _read(reader, places.settings, notes)
-    fault = "".join(notes[known:])
     last = previous.settings if previous is not None else None
-    settings, found = parse_settings(written, places.settings, environment, last)
-    # What was wrong with what the file said before is no help to who has to mend it now.
-    notes += [one for one in found if not fault or places.settings not in one]
-
+    settings, environment, written, fault = _settings(reader, env, places, last, notes)
     request = Request(workspace, places, reader, settings, dynamic)
     layers = tuple(layer for source in SOURCES for layer in source.load(request))
     remote = next((layer.remote for layer in layers if layer.remote is not None), None)
