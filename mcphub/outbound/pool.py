@@ -119,6 +119,8 @@ class Pool:
         self.waits_for = ""
         self._reached = False
         self._idle: dict[Origin, list[Line]] = {}
+        #: Set while there are idle connections: nobody may come to look whether they are too old.
+        self._sweeping: asyncio.TimerHandle | None = None
         self._lines: set[Line] = set()
         #: Idle connections of the other pool are not to be used again.
         self._core_in_doubt = False
@@ -169,6 +171,18 @@ class Pool:
                 return line
             self._end(line)
         return None
+
+    def _sweep(self) -> None:
+        """End what was idle for too long; what is left is looked at again."""
+        loop = asyncio.get_running_loop()
+        since, self._sweeping = loop.time() - KEEP_IDLE, None
+        for origin, lines in list(self._idle.items()):
+            while lines and lines[0].idle_since <= since:
+                self._end(lines.pop(0))
+            if not lines:
+                del self._idle[origin]
+        if self._idle:
+            self._sweeping = loop.call_later(KEEP_IDLE, self._sweep)
 
     def forget_idle(self) -> None:
         """Use none of the connections again that are idle now: the way that they take may be gone."""
@@ -225,6 +239,8 @@ class Pool:
         idle = self._idle.setdefault(origin, [])
         if line.release() and len(idle) < KEPT_CONNECTIONS:
             idle.append(line)
+            if self._sweeping is None:
+                self._sweeping = asyncio.get_running_loop().call_later(KEEP_IDLE, self._sweep)
         else:
             self._end(line)
 
@@ -236,6 +252,9 @@ class Pool:
         """Close every connection."""
         lines, self._lines = self._lines, set()
         self._idle.clear()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
         for line in lines:
             line.abort()
         for line in lines:

@@ -71,6 +71,18 @@ async def test_a_connection_that_was_idle_for_long_is_not_used(monkeypatch: pyte
         await server.until(lambda: server.open == 1)
 
 
+async def test_what_is_idle_for_too_long_is_closed_though_nobody_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that keeps its side open for ever is no reason to keep ours."""
+    monkeypatch.setattr(pool_module, "KEEP_IDLE", 0.05)
+    async with RudeHttp(hello) as server, pool() as made:
+        await asked(made, server.url)
+        await server.until(lambda: server.open == 0)
+        await asked(made, server.url)
+        assert server.connections == 2
+        await server.until(lambda: server.open == 0)
+        assert not made._idle and made._sweeping is None
+
+
 @pytest.mark.parametrize("size", [2, TOGETHER + 1], ids=["our own", "the other pool's"])
 async def test_what_was_idle_when_the_way_changed_is_not_used(size: int) -> None:
     """It would lead nowhere; what is under way goes on, and is kept afterwards as ever."""
