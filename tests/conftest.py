@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,6 +18,13 @@ import pytest
 
 #: Seconds that what was told to end gets for it.
 PATIENCE = 5.0
+
+
+def pytest_configure() -> None:
+    """A shell without job control has SIGINT ignored in what it starts in the background, and that is inherited: what
+    the tests start would not hear the Ctrl-C that they press. A handler is not inherited, and does as little here."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda number, frame: None)
 
 
 def pytest_collection_finish() -> None:

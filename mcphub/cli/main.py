@@ -26,14 +26,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         _open_standard_descriptors()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["connect"] and "--print-url" not in arguments:
+    verb = arguments[0] if arguments else ""
+    if verb == "connect" and "--print-url" not in arguments:
         from mcphub.sessions import bridge
 
         return bridge.main(arguments[1:])
-    hasty = argv is None and arguments[:1] != ["serve"]
+    hasty = argv is None and verb != "serve"
     if hasty:
         gc.disable()  # together with freeze: 2.5 ms of the 24 that `mcphub status` takes
     try:
+        if hasty and verb != "connect":  # which forks: it has no threads
+            from mcphub.cli import interrupt
+
+            interrupt.watch()
         return _run(arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -42,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BROKEN_PIPE
     finally:
         if hasty:
+            from mcphub.cli import interrupt
+
+            interrupt.over()
             gc.freeze()
 
 

@@ -16,6 +16,12 @@ import time
 from mcphub.config.runtime_dir import agent_socket, private_directory, runtime_dir, unused
 from mcphub.sessions.client_env import offered
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal  # `signal` around it makes enums
+
 USAGE = """usage: mcphub connect [--client NAME] [--workspace DIR] [--no-start]
        mcphub connect --print-url [--workspace DIR] [--server NAME] [--no-start]
 
@@ -129,6 +135,7 @@ def _stay(sock: socket.socket, line: bytes, start: bool) -> int:
     """
     blocking = os.get_blocking(0), os.get_blocking(1)
     pump = None if _takes(0) and _takes(1) else _Pump()
+    interrupted = _interrupted()
     journal = -1
     attached: list[float] = []
     refused = 0
@@ -136,7 +143,7 @@ def _stay(sock: socket.socket, line: bytes, start: bool) -> int:
     try:
         while True:
             socket.send_fds(sock, [line], (pump.theirs if pump else [0, 1]) + ([journal] if journal >= 0 else []))
-            said, given = _reply(sock)
+            said, given = _reply(sock, interrupted)
             if said.startswith(b"copy") and pump is None:
                 sock.close()
                 pump = _Pump()
@@ -145,7 +152,7 @@ def _stay(sock: socket.socket, line: bytes, start: bool) -> int:
                     if journal >= 0:
                         os.close(journal)
                     journal = given
-                said = pump.run(sock, said) if pump else _until_end(sock, said)
+                said = pump.run(sock, said, interrupted) if pump else _until_end(sock, said, interrupted)
                 sock.close()
                 if said.startswith(b"taken\nend"):
                     return 0
@@ -199,9 +206,33 @@ def _next(start: bool, managed: bool) -> socket.socket | None:
         time.sleep(0.05)
 
 
-def _reply(sock: socket.socket) -> tuple[bytes, int]:
+def _interrupted() -> int:
+    """A descriptor that is readable once Ctrl-C was pressed: Python misses one that comes right before it waits. -1
+    where that is ignored."""
+    if _signal.getsignal(_signal.SIGINT) is not _signal.default_int_handler:
+        return -1
+    came, wake = os.pipe()
+    os.set_blocking(wake, False)
+    _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    return came
+
+
+def _await(sock: socket.socket, interrupted: int) -> None:
+    """Until there is something to read. Raises KeyboardInterrupt."""
+    import select
+
+    watched = [sock.fileno()] if interrupted < 0 else [sock.fileno(), interrupted]
+    poll = select.poll()
+    for fd in watched:
+        poll.register(fd, select.POLLIN)
+    if any(ready == interrupted for ready, _ in poll.poll()):
+        raise KeyboardInterrupt
+
+
+def _reply(sock: socket.socket, interrupted: int) -> tuple[bytes, int]:
     """The first words of the daemon, and the descriptor that came with them, -1 = none."""
     try:
+        _await(sock, interrupted)
         said, fds, _, _ = socket.recv_fds(sock, 4096, 1)
     except ConnectionResetError:
         return b"", -1
@@ -210,12 +241,14 @@ def _reply(sock: socket.socket) -> tuple[bytes, int]:
     return said, fds[0] if fds else -1
 
 
-def _until_end(sock: socket.socket, said: bytes) -> bytes:
+def _until_end(sock: socket.socket, said: bytes, interrupted: int) -> bytes:
     """The daemon has our descriptors: stay until it is done with them, or has ended. Our end is the session's end.
     Returns all that it said."""
     try:
+        _await(sock, interrupted)
         while data := sock.recv(64):
             said += data
+            _await(sock, interrupted)
     except ConnectionResetError:
         pass  # it was killed with something of ours unread
     return said
@@ -243,7 +276,7 @@ class _Pump:
         self._waiting = memoryview(b"")
         self._ended = False
 
-    def run(self, sock: socket.socket, said: bytes) -> bytes:
+    def run(self, sock: socket.socket, said: bytes, interrupted: int) -> bytes:
         """Copy both ways until the daemon ends; returns all that it said. One that does not take requests, since nobody
         takes its answers, is still read. Raises BrokenPipeError where the host reads no more."""
         import select
@@ -252,6 +285,8 @@ class _Pump:
         poll = select.poll()
         poll.register(fd, select.POLLIN | (select.POLLOUT if self._waiting else 0))
         poll.register(word, select.POLLIN)
+        if interrupted >= 0:
+            poll.register(interrupted, select.POLLIN)
         if not self._waiting and not self._ended:
             poll.register(0, select.POLLIN)
         while True:
@@ -276,6 +311,8 @@ class _Pump:
                         self._out()
                         return said
                     said += data
+                elif ready == interrupted:
+                    raise KeyboardInterrupt
                 else:
                     if events & select.POLLOUT and self._waiting:
                         self._waiting = self._waiting[self._ours.send(self._waiting) :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -38,6 +39,9 @@ class Place:
             f"import sys; from mcphub.sessions import bridge; bridge.PATIENCE = {patience}; "
             "sys.exit(bridge.main(sys.argv[1:]))"
         )
+        return self.run(code, *args, **streams)
+
+    def run(self, code: str, *args: str | bytes, **streams: Any) -> subprocess.Popen[bytes]:
         kinds = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
         process = subprocess.Popen(
             [sys.executable, "-S", "-c", code, *args], env=self.environment(), cwd=ROOT, **kinds
@@ -312,6 +316,34 @@ def test_a_host_that_ends_the_bridge(place: Place, listener: socket.socket) -> N
             os.close(fd)
         sock.close()
         assert process.wait(10) in (0, -number)
+
+
+@pytest.mark.parametrize("waits", ["_await", "run"])
+def test_ctrl_c_that_comes_right_before_it_waits(place: Place, listener: socket.socket, waits: str) -> None:
+    """It ends it too, whether descriptors are handed over or copied: one that another thread gets is as little seen."""
+    code = (
+        "import signal, sys, threading, time\n"
+        "from mcphub.sessions import bridge\n"
+        "main = threading.get_ident()\n"
+        "def miss():\n"
+        "    found = 0\n"
+        "    while found < 5:\n"
+        f"        found = found + 1 if sys._current_frames()[main].f_code.co_name == '{waits}' else 0\n"
+        "        time.sleep(0.005)\n"
+        "    signal.pthread_kill(threading.get_ident(), signal.SIGINT)\n"
+        "threading.Thread(target=miss, daemon=True).start()\n"
+        "sys.exit(bridge.main([]))\n"
+    )
+    where = "/dev/null" if waits == "run" else None
+    with open(where, "wb") if where else contextlib.nullcontext(subprocess.PIPE) as out:
+        process = place.run(code, stdin=subprocess.PIPE, stdout=out)
+    sock, _, fds = accept(listener)
+    sock.sendall(b"taken\n")
+    assert process.wait(10) == 0
+    for fd in fds:
+        os.close(fd)
+    sock.close()
+    assert process.stderr is not None and process.stderr.read() == b""
 
 
 # --- copied -----------------------------------------------------------------------------------------------------------
