@@ -6,7 +6,7 @@ It must not open or close the channel, nor know agents: replies go to waiters, n
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,6 +16,7 @@ import msgspec
 from mcphub.channel import Channel, Data
 from mcphub.connection import capability_sets, strikes
 from mcphub.connection.held import Held
+from mcphub.connection.withdrawn import Behind, One, Withdrawn
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.correlate import Pending, Waiter
@@ -32,8 +33,8 @@ NOISE_BYTES_AFTER = 16 << 20
 LARGE = 1 << 15
 #: Data of an error that the hub itself looks at.
 MAX_ERROR_DATA = 1 << 16
-#: Requests that are remembered after they were withdrawn.
-MOST_WITHDRAWN = 100
+#: Seconds after which a server has read that a request was withdrawn, in whatever order it reads.
+LONG_AGO = 60.0
 #: How often deadlines are looked at while anything waits, seconds.
 SWEEP = 0.5
 
@@ -181,8 +182,12 @@ class Client:
         self._carried: set[int] = set()
         #: Agents watch resources through it, which is use though they ask nothing.
         self.watched = False
-        #: Who waited for the requests that were withdrawn last, and when: its server may not know of it yet.
-        self.withdrew: deque[tuple[Waiter, float]] = deque(maxlen=MOST_WITHDRAWN)
+        #: Requests that were withdrawn: its server may not know of it yet.
+        self.withdrew = Withdrawn()
+        #: The server reads what it is sent in the order in which that is sent, as on a byte stream.
+        self.in_order = False
+        #: The ping behind what was withdrawn, while it is not answered.
+        self.behind: Behind | None = None
         #: What was asked of it since another session of its server was opened has been answered; True = none was.
         self.proven = True
         self._doubted = 0
@@ -312,12 +317,40 @@ class Client:
         if waiter is None:
             return self.returned.pop(mid, None) is not None
         self._cancel(mid, reason)
-        self.withdrew.append((waiter, self._loop.time()))
+        self._withdrawn(waiter, mid, self._loop.time())
+        self._ping_behind()
         return True
 
     def release(self, mid: int) -> Waiter | None:
         """Its waiter, who does not wait here any more; for a request that was not sent."""
+        self.withdrew.lapsed(mid)
         return self._pending.take(mid)
+
+    def unread(self, within: float) -> list[One]:
+        """What was withdrawn and its server may not know of yet, the oldest first; where it reads in no known order,
+        what was so within so many seconds."""
+        if self.in_order:
+            return self.withdrew.unread(self._pending.waiting, self._pending.last)
+        return self.withdrew.since(self._loop.time() - within)
+
+    def _withdrawn(self, waiter: Waiter, mid: int, now: float) -> None:
+        if self.era == "legacy":  # a modern server asks by its answers alone
+            if not self.in_order:
+                self.withdrew.read_until(now - LONG_AGO)
+            self.withdrew.add(waiter, mid, now, self._pending.last)
+
+    def _ping_behind(self) -> None:
+        """Learn when its server has read what was withdrawn. One ping is on its way at a time: what is withdrawn behind
+        it gets another one then."""
+        if self.behind is not None or not self.in_order or self.era != "legacy" or not self.ready or self.over:
+            return
+        if any(one.waiter.idle for one in self.unread(0)):  # an agent's: the hub's own requests make no server ask
+            self.behind = Behind(self._loop.time(), self._has_read)
+            self.start(self.behind, "ping")
+
+    def _has_read(self) -> None:
+        self.behind = None
+        self._ping_behind()
 
     def _cancel(self, mid: int, reason: str) -> None:
         self.notify(
@@ -337,8 +370,9 @@ class Client:
         for mid, waiter in self._pending.overdue(now):
             self.counters["timeouts"] += 1
             self._cancel(mid, "no answer in time")
-            self.withdrew.append((waiter, now))
+            self._withdrawn(waiter, mid, now)
             waiter.unanswered("timeout", "no answer in time")
+        self._ping_behind()
         # What waits for ever (a listen) needs no clock: an idle connection must cost nothing.
         if not self.over and any(w.deadline != _EVER for w in self._pending.waiting.values()):
             self._sweep_later()
@@ -358,6 +392,8 @@ class Client:
             waiter = self._pending.waiting.pop(mid, None) if type(mid) is int else self._pending.take(mid)
             if waiter is None:
                 self.counters["unknown_replies"] += 1
+                if type(env.id) is int:
+                    self.withdrew.late(env.id)
                 if env.id is None:
                     error = jsonrpc.read_error(env.error)
                     self._note("null_id", f"an error without an id: {error.message} ({error.code})")
@@ -394,6 +430,7 @@ class Client:
             for mid in [mid for mid, waiter in self._pending.waiting.items() if waiter.idle]:
                 del self._pending.waiting[mid]
         for waiter in found:
+            self.withdrew.lapsed()  # at most one of them was answered
             waiter.unanswered("unreadable", message)
 
     def unanswered(self, request_id: int, kind: str, message: str) -> None:

@@ -64,7 +64,7 @@ from mcphub.errors import TransportError
 from mcphub.observe.redact import Redactor
 from mcphub.protocol import jsonrpc, tasks
 from mcphub.protocol.jsonrpc import Raw
-from mcphub.spec import HttpSpec, InProcessSpec, ServerSpec, StdioSpec
+from mcphub.spec import HttpSpec, InProcessSpec, ServerSpec, StdioSpec, WsSpec
 from mcphub.transport import program_files
 from mcphub.transport.admission import Admission
 from mcphub.transport.link import Link, Surroundings
@@ -624,6 +624,7 @@ class Worker:
         client = listener.client = Client(listener, roots, sampling=sampling, declares=told, extension=extension)
         self._carried.continue_in(client)
         client.stdout = isinstance(self.spec.transport, StdioSpec)
+        client.in_order = not self._remote or isinstance(self.spec.transport, WsSpec)
         if self.sessions is not None and self.facts is not None and self.facts.era == "legacy":
             self.sessions.opening(client)
         return client

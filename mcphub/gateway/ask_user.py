@@ -152,15 +152,19 @@ class AskUser:
             call = owner(found, current)
         except Unclear as e:
             if method == "roots/list":
-                self._counters["refused_questions"] += 1
-                return False
+                return self.unclear(server, client, mid, method, params)
             self._wait(_Unclear(server, client, mid, method, params), found, e)
             return True
         return self._put(server, client, mid, method, params, call, loose=current is None)
 
-    def unclear(self, server: str, client: Client, mid: bytes, method: str, params: Raw) -> None:
-        """Refuse a question of which nothing that comes can tell whose it is."""
+    def unclear(self, server: str, client: Client, mid: bytes, method: str, params: Raw) -> bool:
+        """Refuse a question of which nothing that comes can tell whose it is; False where the hub's own answer will do
+        (roots): an agent's directories are not told where another's call may be why."""
+        if method == "roots/list":
+            self._counters["refused_questions"] += 1
+            return False
         self._refuse(_Unclear(server, client, mid, method, params), str(Unclear()))
+        return True
 
     def _wait(self, one: _Unclear, calls: list[AgentCall], unclear: Unclear) -> None:
         """Keep a question until it is clear whose it is, if it may become so."""

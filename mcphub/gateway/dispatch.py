@@ -933,12 +933,12 @@ class Gateway:
         asker = found if isinstance(found, AgentCall) else None
         if current is not None and found is None:
             calls = []  # it came on the stream of a call that is over, and is nobody else's
-        elif asker is None and method != "roots/list":
-            # Nothing says whose question it is.
-            withdrawn = self._turns.has_asked(worker.key, client)
+        elif asker is None:
+            # Nothing says whose question it is. Servers that only look at roots, as many at their start, need no turns.
+            looks = method == "roots/list"
+            withdrawn = self._turns.unread(client) if looks else self._turns.has_asked(worker.key, client)
             if withdrawn and calls and len({whose(call) for call in (*calls, *withdrawn)}) > 1:
-                self._questions.unclear(worker.name, client, mid, method, params)
-                return True
+                return self._questions.unclear(worker.name, client, mid, method, params)
         return self._questions.ask(worker.name, client, mid, method, params, calls, asker)
 
     def server_said(self, worker: Worker, client: Client, method: str, params: Raw) -> None:

@@ -37,13 +37,15 @@ class _Waiting(msgspec.Struct):
 class _Settling:
     """Waits for a ping behind the end of a call that its server has not answered; counts as that agent's call."""
 
-    def __init__(self, agent: object, deadline: float, over: Callable[[], None]) -> None:
+    def __init__(self, agent: object, deadline: float, read: Callable[[], None], over: Callable[[], None]) -> None:
         self.agent = agent
         self.deadline = self.hard = deadline
         self.idle = 0.0
+        self._read = read
         self._over = over
 
     def answered(self, env: Envelope) -> None:
+        self._read()
         self._over()
 
     def unanswered(self, kind: str, message: str) -> None:
@@ -60,29 +62,36 @@ class Turns:
         self.asked: set[InstanceKey] = set()
         self._waiting: dict[InstanceKey, deque[_Waiting]] = {}
         self._kept = Kept()
-        #: Agents whose call ended there in this turn of the loop, unanswered.
+        #: Agents whose call ended there unanswered: in this turn of the loop, or a ping behind its end is on its way.
         self._ending: list[tuple[Client, object]] = []
         self._loop = asyncio.get_running_loop()
 
     def has_asked(self, key: InstanceKey, client: Client) -> list[AgentCall]:
         """From now on its calls take turns; those in flight count. Returned are the calls that the question may as well
         be of: they were withdrawn, and the server may not have read that."""
-        now = self._loop.time()
-        recent = [call for call, at in client.withdrew if isinstance(call, AgentCall) and now - at < SETTLES]
+        unread = self.unread(client)
         if key not in self.asked:
             self.asked.add(key)
-            if recent:
-                client.start(_Settling(None, now + SETTLES, lambda: self._read(key, client, now)), "ping")
+            if unread:
+                self._ping(client, key, None)
         for waiter in client.waiting().values():
             if isinstance(waiter, AgentCall):
                 waiter.turns = self
-        return recent
+        return unread
 
-    def _read(self, key: InstanceKey, client: Client, until: float) -> None:
-        """The server has read of all that was withdrawn until then."""
-        while client.withdrew and client.withdrew[0][1] <= until:
-            client.withdrew.popleft()
-        self._next(key)
+    def unread(self, client: Client) -> list[AgentCall]:
+        """The calls that were withdrawn and that the server may not have read of. Where it reads in no known order,
+        those of the last moments."""
+        return [one.waiter for one in client.unread(SETTLES) if isinstance(one.waiter, AgentCall)]
+
+    def _ping(self, client: Client, key: InstanceKey, agent: object) -> None:
+        """No other agent's call goes before the server has read what was sent until now, but for so long at most. One
+        that is silent for longer is in nobody's way, and what it asks then is unclear."""
+        now = self._loop.time()
+        until = now + SETTLES
+        client.start(
+            _Settling(agent, until, lambda: client.withdrew.read_until(now), lambda: self._next(key)), "ping"
+        )
 
     def waiting(self) -> Counter[InstanceKey]:
         """How many calls wait here, by the server that they are for."""
@@ -127,8 +136,8 @@ class Turns:
         queue = self._waiting.get(call.key, ())
         waited = [w for w in queue if w.call is call]
         if not waited and not call.replied and call.client.era == "legacy":
-            self._ending.append((call.client, whose(call)))
-            self._loop.call_soon(self._settle, call.client, call.key, whose(call))  # behind the withdrawal
+            self._ending.append(end := (call.client, whose(call)))
+            self._loop.call_soon(self._settle, call.key, end, self._loop.time())  # behind the withdrawal
         if not isinstance(queue, deque):
             return
         for waiting in waited:
@@ -136,12 +145,24 @@ class Turns:
             queue.remove(waiting)
         self._loop.call_soon(self._next, call.key)
 
-    def _settle(self, client: Client, key: InstanceKey, agent: object) -> None:
+    def _settle(self, key: InstanceKey, end: tuple[Client, object], since: float) -> None:
         """What the server asks before it has read this is about that agent's call, and nobody else's."""
-        self._ending.remove((client, agent))
-        if not client.over:
-            now = self._loop.time()
-            client.start(_Settling(agent, now + SETTLES, lambda: self._read(key, client, now)), "ping")
+        client, agent = end
+        behind = client.behind
+        if behind is None or behind.at < since or client.over:
+            self._ending.remove(end)
+            if not client.over:
+                self._ping(client, key, agent)
+            return
+
+        def let_go() -> None:
+            if not timer.cancelled():
+                timer.cancel()
+                self._ending.remove(end)
+                self._next(key)
+
+        timer = self._loop.call_later(SETTLES, let_go)
+        behind.then.append(let_go)
 
     def _next(self, key: InstanceKey) -> None:
         """Start the first that waits, and those right behind it of the same agent."""

@@ -405,6 +405,9 @@ class HttpChannel:
         return before.get(tool) != self._tables.get(tool)
 
     def _headers(self, request: HttpRequest) -> list[Header]:
+        if request.method == "initialize":
+            # No version is agreed on yet: who routes by the headers of 2026-07-28 on the way finds the method in one.
+            return [*self._posted, *self._session.headers, (b"Mcp-Method", b"initialize")]
         if not request.modern:
             return [*self._posted, *self._session.headers]
         headers = self._posted + mirrored.standard(request.method, request.told)

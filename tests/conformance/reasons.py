@@ -64,14 +64,6 @@ _NO_TASK = (
 )
 REASONS: tuple[Reason, ...] = (
     Reason(
-        "http-standard-headers",
-        (Run("client", NEW, crossed=True),),
-        "It wants `Mcp-Method` on `initialize`, a request of 2025-11-25, which has no such header. mcphub tries it for "
-        "its legacy agent, since a server of both eras need not say so in `server/discover` (the official SDK's does "
-        "not); every request of 2026-07-28 has its headers right.",
-        scored=True,
-    ),
-    Reason(
         "input-required-result-basic-elicitation",
         (_CROSSED,),
         "It wants the question under the key `user_name`. A question of a server of 2025-11-25 has no key, so mcphub "

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from mcphub.connection import client as module
-from mcphub.connection.client import Client
+from mcphub.connection.client import Client, Reply
 from mcphub.connection.held import Held
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol.envelope import HUB_META
@@ -273,11 +273,56 @@ async def test_who_withdrew_last_is_known_while_it_is_open() -> None:
     """Its server may not know of it yet; what knows its connection is not kept beyond the end of that."""
     client, _, _ = opened()
     waiter = call(client)
-    assert not client.withdrew
+    assert not client.unread(60)
     client.withdraw(1, "enough")
-    assert [one for one, _ in client.withdrew] == [waiter]
+    assert [one.waiter for one in client.unread(60)] == [waiter]
     client.lost("gone")
-    assert not client.withdrew
+    assert not client.unread(60)
+
+
+async def test_what_shows_that_it_was_read() -> None:
+    """Behind an agent's request that was withdrawn goes a ping on a byte stream, one at a time, however answered."""
+    client, wire, _ = opened()
+    call(client)
+    client.withdraw(1, "over HTTP, say")
+    assert len(wire.sent) == 2 and len(client.unread(60)) == 1 and client.unread(0) == []
+    client, wire, _ = opened()
+    client.in_order = True
+    for _ in range(3):
+        call(client)
+    client.withdraw(1, "enough")
+    client.withdraw(2, "enough")
+    assert [message["method"] for message in wire.sent[3:]] == [
+        "notifications/cancelled", "ping", "notifications/cancelled",
+    ]  # fmt: skip
+    say(client, {"id": 4, "error": {"code": -32601, "message": "what is a ping?"}})
+    assert [one.mid for one in client.unread(60)] == [2]
+    assert (wire.sent[-1]["id"], wire.sent[-1]["method"]) == (5, "ping")
+    say(client, {"id": 5, "result": {}})
+    assert client.unread(60) == [] and len(wire.sent) == 7 and client.calls == 1
+    client.withdraw(client.start(Reply(1.0), "tools/list"), "of the hub's own, which makes no server ask")
+    assert wire.sent[-1]["method"] == "notifications/cancelled"
+    client, wire, _ = opened("modern", "2026-07-28")
+    client.in_order = True
+    call(client)
+    client.withdraw(1, "enough")
+    assert wire.sent[-1]["method"] == "notifications/cancelled" and client.unread(60) == []
+
+
+async def test_late_answers_of_what_was_withdrawn() -> None:
+    """Its server is done with that; and behind requests that were too late goes a ping as well."""
+    client, wire, _ = opened()
+    client.in_order = True
+    call(client)
+    client.withdraw(1, "enough")
+    say(client, {"id": 1, "result": {}})
+    assert client.unread(60) == []
+    say(client, {"id": 2, "result": {}})
+    call(client, Call(deadline=0.0))
+    with anyio.fail_after(5):
+        while wire.sent[-1].get("method") != "ping":  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+    assert [one.mid for one in client.unread(60)] == [3]
 
 
 async def test_deadlines() -> None:

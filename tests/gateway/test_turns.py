@@ -141,6 +141,98 @@ async def test_the_first_question_may_be_of_a_call_that_was_withdrawn(shelves: B
     server.text(second, "two")
 
 
+async def cancelled(shelves: Bench, server: Shelves) -> tuple[Agent, list[Message]]:
+    """An agent's call, and what the server got, after another's that was sent before was cancelled."""
+    one, two = legacy(shelves, {"elicitation": {}, "roots": {}}), legacy(shelves, {"elicitation": {}, "roots": {}})
+    call(one, 1)
+    call(two, 2)
+    calls = [await server.call(1), await server.call(2)]
+    one.notify("notifications/cancelled", {"requestId": 1})
+    return two, calls
+
+
+async def test_the_first_question_once_it_has_read(shelves: Bench) -> None:
+    """A ping behind the cancellation says so before anybody asks: nothing is unclear then, and nothing refused."""
+    await shelves.up(server := Shelves("s"))
+    two, _ = await cancelled(shelves, server)
+    server.answer(await server.got("ping"))
+    server.ask("elicitation/create", FORM)
+    assert len(two.of("elicitation/create")) == 1 and server.replies() == []
+    assert len(server.of("ping")) == 1
+
+
+async def test_a_late_answer_says_that_it_is_done(shelves: Bench) -> None:
+    """A server that works on one call after the other answers the cancelled one before it reads of that."""
+    await shelves.up(server := Shelves("s"))
+    two, [first, _] = await cancelled(shelves, server)
+    server.text(first, "late")
+    server.ask("elicitation/create", FORM)
+    assert len(two.of("elicitation/create")) == 1 and server.replies() == []
+
+
+async def test_an_answer_behind_it_says_so_too(shelves: Bench) -> None:
+    """One that answers no ping has read all the same what came before a call that it has answered."""
+    await shelves.up(server := Shelves("s"))
+    two, [_, second] = await cancelled(shelves, server)
+    call(two, 3)
+    call(two, 4)
+    third = await server.call(3)
+    server.text(second, "sent before")
+    server.ask("elicitation/create", FORM, id="unclear")
+    assert two.of("elicitation/create") == [] and "unclear" in server.replies("unclear")[0]["error"]["message"]
+    server.text(third, "sent behind it")
+    server.ask("elicitation/create", FORM)
+    assert len(two.of("elicitation/create")) == 1
+
+
+async def test_roots_are_not_told_for_a_call_of_another(shelves: Bench) -> None:
+    """A server that asks for roots because of a cancelled call gets mcphub's own answer, and takes no turns for it."""
+    await shelves.up(server := Shelves("s"))
+    two, _ = await cancelled(shelves, server)
+    server.ask("roots/list")
+    assert two.of("roots/list") == [] and server.replies()[0]["result"] == {"roots": []}
+    assert shelves.gateway.counters["refused_questions"] == 1
+    server.answer(await server.got("ping"))
+    server.ask("roots/list", id="own")
+    assert len(two.of("roots/list")) == 1
+    call(legacy(shelves), 3)
+    await server.call(3)
+
+
+async def test_a_server_that_reads_nothing_for_long(
+    shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It works on the cancelled call still: the next agent's is sent after a while, and what is asked stays unclear
+    until the server has read of the end, however long that takes."""
+    monkeypatch.setattr(turns, "SETTLES", 0.01)
+    one, two = legacy(shelves, {"elicitation": {}}), legacy(shelves, {"elicitation": {}})
+    call(one, 1)
+    await server.call()
+    one.notify("notifications/cancelled", {"requestId": 1})
+    call(two, 2)
+    ping = await server.got("ping")
+    await server.call(2)
+    server.ask("elicitation/create", FORM)
+    assert two.of("elicitation/create") == [] and "unclear" in server.replies()[0]["error"]["message"]
+    server.answer(ping)
+    server.ask("elicitation/create", FORM, id="own")
+    assert len(two.of("elicitation/create")) == 1
+
+
+async def test_a_server_that_reads_in_no_known_order(shelves: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over HTTP no answer tells what it has read, so the clock does."""
+    await shelves.up(server := Shelves("s"))
+    client = shelves.worker(server).client
+    assert client is not None
+    client.in_order = False
+    two, _ = await cancelled(shelves, server)
+    server.ask("elicitation/create", FORM, id="soon")
+    assert two.of("elicitation/create") == [] and "unclear" in server.replies("soon")[0]["error"]["message"]
+    monkeypatch.setattr(turns, "SETTLES", 0.0)
+    server.ask("elicitation/create", FORM)
+    assert len(two.of("elicitation/create")) == 1
+
+
 async def test_a_server_that_never_says_that_it_has_read(
     shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch
 ) -> None:
