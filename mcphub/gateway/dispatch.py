@@ -911,7 +911,7 @@ class Gateway:
         call = agent.calls.get(mid)
         if call is not None:
             call.withdraw(reason[:200] if isinstance(reason, str) else "cancelled by the agent")
-        elif self._awakening.cancel(agent, mid):
+        elif self._awakening.cancel(agent, mid) or self._parking.cancel(agent, mid):
             pass
         elif agent.listens.cancel(mid) or self._watching.begins(agent, mid):
             self._watching.end(agent, mid)

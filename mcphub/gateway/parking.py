@@ -114,6 +114,8 @@ class Parked(Seat):
         self.number = 0
         self.taken = True
         self.given = b""
+        #: The requests that it was given to.
+        self.gave: list[tuple[Caller, bytes]] = []
         self.attached: list[Attached] = []
         #: How it ended, behind the id; b"" = it has not.
         self.end = b""
@@ -139,6 +141,7 @@ class Parked(Seat):
         self.older: Older | None = None  # it is a modern agent's
         self.tasks = agent.tasks
         self.client = agent.client
+        self.said = agent.said
 
     def attach(self, agent: Caller, mid: bytes, meta: RequestMeta) -> None:
         """This request gets what comes next, whatever it is."""
@@ -166,6 +169,7 @@ class Parked(Seat):
     def give(self, rest: bytes) -> None:
         """Answer all that wait with this, which comes behind the id."""
         waiting, self.attached = self.attached, []
+        self.gave = [(one.caller, one.mid) for one in waiting]
         for one in waiting:
             one.caller.calls.pop(one.mid, None)
         for one in waiting:
@@ -348,6 +352,15 @@ class Parking:
         self._calls.pop(seat.id, None)
         self._told.pop(seat.id, None)
         seat.call.caller = seat.agent  # a call is not looked into for cycles: with its seat it would stay for ever
+
+    def cancel(self, agent: Caller, mid: bytes) -> bool:
+        """The agent does not want the request with this id any more; whether that was just answered by questions, which
+        the agent may not have read yet: then nobody will come back with an answer."""
+        for seat in self._calls.values():
+            if not seat.taken and not seat.end and any(one == agent and id == mid for one, id in seat.gave):
+                self.abandon(seat, "cancelled by the agent")
+                return True
+        return False
 
     def _expired(self, seat: Parked) -> None:
         self._counters["expired_calls"] += 1

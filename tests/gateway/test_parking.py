@@ -314,6 +314,25 @@ async def test_a_prompt_that_is_gone(shelves: Bench, server: Shelves, monkeypatc
     assert (told["kind"], told["retryable"], told["tool"]) == ("request_state_lost", True, "prompts/get")
 
 
+async def test_a_cancel_that_crosses_the_question(shelves: Bench, server: Shelves) -> None:
+    """The agent that cancels a request whose answer is a question, which it may not have read, will not come back:
+    its call ends at the server. The same word of another agent, or of a round that was taken up, ends nothing."""
+    agent, other = shelves.agent(), shelves.agent()
+    request, given = await parked(server, agent)
+    other.notify("notifications/cancelled", {"requestId": 1})
+    assert server.of("notifications/cancelled") == []
+    retry(agent, given, {"r1": YES})
+    agent.notify("notifications/cancelled", {"requestId": 1})
+    assert server.of("notifications/cancelled") == []
+    server.text(request, "done")
+    await answered(agent, 2)
+    request, given = await parked(server, agent, 3)
+    agent.notify("notifications/cancelled", {"requestId": 3})
+    assert [m["params"]["requestId"] for m in server.of("notifications/cancelled")] == [request["id"]]
+    retry(agent, given, {"r1": YES}, 4)
+    assert (await answered(agent, 4))["error"]["data"]["dev.mcphub/error"]["kind"] == "request_state_lost"
+
+
 async def test_a_call_that_ends_while_it_waits(shelves: Bench, server: Shelves) -> None:
     """Its outcome is kept for the retry; the question that it left gets an answer."""
     agent = shelves.agent()

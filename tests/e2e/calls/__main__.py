@@ -202,7 +202,10 @@ class Run:
         report = json.loads(done.stdout)
         ends = Counter(row["outcome"] for row in report["calls"])
         say("in the journal: " + ", ".join(f"{what} {times}" for what, times in sorted(ends.items())))
-        self.faults += [*report["problems"], *differences(report["calls"], self.ledger.books.values())[:MOST_TOLD]]
+        in_flight = {row["name"]: row["calls_in_flight"] for row in (await self.hub.status())["servers"]}
+        say(f"in flight still: { {name: number for name, number in in_flight.items() if number} }")
+        found = differences(report["calls"], self.ledger.books.values(), in_flight=in_flight)
+        self.faults += [*report["problems"], *found[:MOST_TOLD]]
 
     async def compare(self, before: dict[str, Any], memory: float, processes: int) -> None:
         """What the daemon holds now, of what it held before."""

@@ -1,13 +1,16 @@
 """Owns the comparison of the outcome journal with what agents were told: the same calls are unknown in both.
 
 It must not ask for the journal. A call that its agent has withdrawn is unknown in the journal alone, since nobody was
-told anything; so many of them are allowed for an agent, server and tool as it withdrew there.
+told anything; so many of them are allowed for an agent, server and tool as it withdrew there. One whose withdrawal
+crossed a question to its agent is open: by what the agent wrote nobody can see that it will not come back with an
+answer, so the call waits for that, in flight at its server.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from mcphub.store.call_journal import UNKNOWN_CALLS
@@ -18,8 +21,15 @@ LAST = UNKNOWN_CALLS // 4
 Row = Mapping[str, Any]
 
 
-def differences(rows: Sequence[Row], books: Iterable[Book], most: int = UNKNOWN_CALLS, last: int = LAST) -> list[str]:
-    """What is wrong with the rows of a `CallsReport` of all calls, given what agents were told."""
+def differences(
+    rows: Sequence[Row],
+    books: Iterable[Book],
+    most: int = UNKNOWN_CALLS,
+    last: int = LAST,
+    in_flight: Mapping[str, int] = MappingProxyType({}),
+) -> list[str]:
+    """What is wrong with the rows of a `CallsReport` of all calls, given what agents were told, and how many calls are
+    in flight still at each server."""
     unknown = {row["operation"]: row for row in rows if row["outcome"] == "unknown"}
     told: list[tuple[float, str, str]] = []
     others: dict[str, str] = {}
@@ -49,5 +59,11 @@ def differences(rows: Sequence[Row], books: Iterable[Book], most: int = UNKNOWN_
         if times > withdrawn[who]:
             words = f"are unknown in the journal alone, and {withdrawn[who]} were withdrawn"
             found.append(f"{times} calls of {who} {words}")
-    still = [row["operation"] for row in rows if row["outcome"] == "open"]
-    return found + [f"{id} is open in the journal, and nothing is in flight" for id in still]
+    still = [row for row in rows if row["outcome"] == "open"]
+    there = Counter(row["server"] for row in still)
+    whose = Counter((row["agent"], row["server"], row["tool"]) for row in still)
+    for row in still:
+        who = row["agent"], row["server"], row["tool"]
+        if there[row["server"]] > in_flight.get(row["server"], 0) or whose[who] > withdrawn[who]:
+            found.append(f"{row['operation']} of {who} is open in the journal, and it is not in flight")
+    return found

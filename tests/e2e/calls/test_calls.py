@@ -147,6 +147,10 @@ def test_the_journal_is_compared() -> None:
         ([*right[:2], row("op_3", tool="put")], "1 calls of"),
     ):
         assert any(words in one for one in differences(rows, [book])), words
+    open_ = [*right[:2], row("op_3", "open"), *right[3:]]
+    assert differences(open_, [book], in_flight={"far": 1}) == []
+    assert differences([*open_, row("op_6", "open")], [book], in_flight={"far": 1}) != []
+    assert differences([*open_, row("op_6", "open")], [book], in_flight={"far": 2}) != []
     assert differences([row("op_1"), row("op_3")], [book], most=2, last=1) == []
     assert differences([row("op_0"), row("op_3")], [book], most=2, last=1) != []
     book.begin(0, 0, "", 5.0)
