@@ -28,12 +28,14 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class Route(msgspec.Struct, frozen=True):
-    """Where an exposed name leads. `quoted` is the server's own name of the tool as JSON."""
+    """Where an exposed name leads. `quoted` is the server's own name of the tool as JSON. `recorded`: its calls go into
+    the outcome journal, since it is not known to only read."""
 
     key: InstanceKey
     exposed: str
     definition: Definition
     quoted: bytes
+    recorded: bool = True
 
 
 class Rendered(NamedTuple):
@@ -72,7 +74,7 @@ def render(
     for exposed, definition in zip(names, tools, strict=True):
         old = definition.render(exposed, modern=False)
         new = definition.render(exposed, modern=True)
-        route = Route(key, exposed, definition, quote(definition.name))
+        route = Route(key, exposed, definition, quote(definition.name), not definition.reads)
         out.append(Rendered(exposed, route, old, old if old == new else new))
     return tuple(out)
 

@@ -62,18 +62,17 @@ class Accounts:
         route = call.route
         if route is None:
             return
-        tool = route.definition
-        if tool.repeatable or not call.client.stdout:
+        if route.definition.repeatable or not call.client.stdout:
             # On a byte stream nothing is known not to have been acted on: a write is never sent again there.
             self._again.keep(call, arguments)
-        if not (tool.read_only and tool.repeatable) or tool.idempotency_argument:  # not tool.reads, in half the time
+        if route.recorded:
             self.outcomes.sends(call, arguments)
 
     def resumed(self, call: AgentCall, arguments: Data) -> None:
         """What its server made of an earlier request of its agent is followed again: it is in flight, though nothing of
         it is sent, nor can be sent again."""
         call.attempts += 1
-        if call.route is not None and not (call.route.definition.repeatable and call.route.definition.reads):
+        if call.route is not None and call.route.recorded:
             self.outcomes.sends(call, arguments)
 
     def settled(self, call: AgentCall, outcome: int, reason: str = "") -> None:
@@ -86,11 +85,11 @@ class Accounts:
         if call.lanes is not None:
             call.lanes.end(True)
 
-    def answered(self, call: AgentCall, error: bool, result: Raw = EMPTY) -> None:
+    def answered(self, call: AgentCall, error: bool, result: Raw = EMPTY, plain: bytes = b"") -> None:
         """Its server has answered: by a result, whatever it says, or by a JSON-RPC error. Told only where
-        `call.accounted`."""
+        `call.accounted`. `plain`: the result, where envelope.plain_result found nothing in it to be changed."""
         if call.operation:
-            self.outcomes.answered(call, error, result)
+            self.outcomes.answered(call, error, result, plain)
         if call.ticket is not None:
             self.circuits.answered(call)
         if call.lanes is not None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from mcphub.catalog.library import Library
 from mcphub.catalog.toolset import Toolset
 from mcphub.channel import Data
-from mcphub.gateway.call import AgentCall, Older, Tasks
+from mcphub.gateway.call import AgentCall, Older, Said, Tasks
 from mcphub.gateway.subscriptions import Listens
 from mcphub.protocol.envelope import RequestMeta
 
@@ -47,6 +47,8 @@ class Agent(Protocol):
     passing: bool
     older: Older | None
     tasks: Tasks | None
+    #: What the outcome journal was told of its last call that is in there.
+    said: Said
 
     def send(self, *parts: Data) -> None: ...
 

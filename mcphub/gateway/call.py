@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -66,6 +66,20 @@ _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _number = msgspec.json.Decoder(int | float).decode
 
 
+class Said(NamedTuple):
+    """What the outcome journal is told of each call of one agent to one tool: who and what, as `call_record.names`, the
+    crc32 of that, and the agent's process, 0 = unknown."""
+
+    route: Route | None = None
+    client: str = ""
+    names: bytes = b""
+    check: int = 0
+    pid: int = 0
+
+
+NOT_SAID = Said()
+
+
 class Caller(Protocol):
     """The agent, as far as a call needs it. `calls` holds its calls in flight by id as JSON."""
 
@@ -87,6 +101,8 @@ class Caller(Protocol):
     older: Older | None
     #: Who follows the tasks that its calls become.
     tasks: Tasks | None
+    #: What the journal was told of its last call that is in there.
+    said: Said
 
     def send(self, *parts: Data) -> None: ...
 
@@ -151,7 +167,7 @@ class Accounts(Protocol):
 
     def sends(self, call: AgentCall, arguments: Data) -> None: ...
 
-    def answered(self, call: AgentCall, error: bool, result: Raw = jsonrpc.EMPTY) -> None: ...
+    def answered(self, call: AgentCall, error: bool, result: Raw = jsonrpc.EMPTY, plain: bytes = b"") -> None: ...
 
     def resumed(self, call: AgentCall, arguments: Data) -> None: ...
 
@@ -318,13 +334,9 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
         return bytes(data)
 
     def answered(self, env: Envelope) -> None:
-        caller = self.caller
-        if self.accounted and not (self.client.tasks and is_made(env.result)):
-            assert self.accounts is not None
-            self.accounts.answered(self, bool(env.error), env.result)
-        from_modern = self.client.era == "modern"
+        caller, client = self.caller, self.client
+        from_modern = client.era == "modern"
         if self.questions is None and self.turns is None:
-            caller.calls.pop(self.mid, None)
             # The usual case in as few steps as can be: a small result that stays as it is.
             if (
                 not self.meta.modern
@@ -332,12 +344,19 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
                 and not self.watched
                 and (plain := plain_result(env.result, from_modern)) is not None
             ):
+                if self.accounted:
+                    assert self.accounts is not None
+                    self.accounts.answered(self, False, env.result, plain)
+                caller.calls.pop(self.mid, None)
                 # The last letter alone first: that takes a third of the time, and is enough for most.
                 if plain[-2] == 0x65 and plain.endswith(ERROR_TAIL) and self.accounts is not None:
                     plain = self.accounts.looked_at(self, plain)
                 caller.send(b"".join((b'{"jsonrpc":"2.0","id":', self.mid, b',"result":', plain, b"}\n")))
                 return
+            self._accounted(env)
+            caller.calls.pop(self.mid, None)
         else:
+            self._accounted(env)
             self.replied = True
             self._over()
         if env.error:
@@ -375,6 +394,12 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             caller.send(b"".join((b'{"jsonrpc":"2.0","id":', self.mid, b',"result":', parts[0], b"}\n")))
         else:
             caller.send(b'{"jsonrpc":"2.0","id":%b,"result":' % self.mid, *parts, b"}\n")
+
+    def _accounted(self, env: Envelope) -> None:
+        """Its account is closed by this answer, unless that says that the server has only begun."""
+        if self.accounted and not (self.client.tasks and is_made(env.result)):
+            assert self.accounts is not None
+            self.accounts.answered(self, bool(env.error), env.result)
 
     def _compared(self, with_schema: Results, result: memoryview, parts: tuple[Data, ...]) -> tuple[Data, ...]:
         """The result, whole, with a warning where it breaks the tool's own outputSchema: no fault of the connection."""
@@ -532,13 +557,12 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
         if self.filled:
             arguments = with_argument(arguments, route.definition.idempotency_argument, self.filled)
         modern = client.era == "modern"
-        if meta is NO_META:
+        if meta is not NO_META:
+            more += request_meta(modern, meta, client.next_id(), self.caller.offers)
+        elif modern:
             offers = self.caller.offers
-            tail = (hub_meta_member(offers) if offers else HUB_META_MEMBER) if modern else b""
-            tail = more + tail if more else tail
-        else:
-            tail = more + request_meta(modern, meta, client.next_id(), self.caller.offers)
-        self.up_id = client.call_tool(self, route.quoted, arguments, tail)
+            more += hub_meta_member(offers) if offers else HUB_META_MEMBER
+        self.up_id = client.call_tool(self, route.quoted, arguments, more)
 
     def again(self, client: Client, more: bytes) -> None:
         """Send what was kept of it once more, on this connection, as the next round of the same call."""

@@ -337,8 +337,9 @@ class Gateway:
         call = tool_call.read(line)
         try:
             if call is not None:
-                jsonrpc.check_utf8(line)
-                self._call(agent, b"%d" % call.id, call.params)
+                if type(line) is not bytes or not line.isascii():
+                    jsonrpc.check_utf8(line)
+                self._call(agent, call[0], call[1])
                 return
             env = jsonrpc.decode(line)
         except NotAMessage as e:
@@ -462,7 +463,8 @@ class Gateway:
             return
         if self.begins_traces and not meta.trace:
             meta = with_trace(meta)
-        if responses and meta.modern:
+        new = meta.modern
+        if new and responses:
             responses, said = invitation.taken_out(responses)
             answer = said or answer
         route = agent.toolset.routes.get(params.name)
@@ -476,8 +478,7 @@ class Gateway:
             return
         calls = agent.calls
         elsewhere = self._waiting or agent.listens.held or self._awakening.held
-        busy = mid in calls or (elsewhere and self._in_flight(agent, mid))
-        if self._stopping or busy or len(calls) >= MAX_CALLS:
+        if mid in calls or self._stopping or len(calls) >= MAX_CALLS or (elsewhere and self._in_flight(agent, mid)):
             self._not_taken(agent, mid)
             return
         arguments: Data = memoryview(params.arguments) if params.arguments else b"{}"
@@ -487,22 +488,24 @@ class Gateway:
                 agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, BAD_PARAMS))
                 return
             arguments = b"{}"
-        filled, keyless, whole = "", False, arguments
-        if (argument := route.definition.idempotency_argument) and idempotency.lacks(arguments, argument):
+        filled, keyless, tool = "", False, route.definition
+        if (argument := tool.idempotency_argument) and idempotency.lacks(arguments, argument):
             filled = str(uuid.uuid4())
             whole = idempotency.with_argument(arguments, argument, filled)
-        refusal = self._checks.refusal(route.definition, whole)
-        if refusal and filled:
-            refusal = self._checks.refusal_of_own(route.definition, arguments, whole)
-            filled, keyless = "", True
+            refusal = self._checks.refusal(tool, whole)
+            if refusal:
+                refusal = self._checks.refusal_of_own(tool, arguments, whole)
+                filled, keyless = "", True
+        else:
+            refusal = self._checks.refusal(tool, arguments)
         if refusal:
             # Told to the model, which can correct them (SEP-1303).
             self.counters["refused_arguments"] += 1
             self._turn_down(agent, mid, meta, "validation", refusal, route, arguments)
             return
         brought: State | None = None
-        if state is not EMPTY and meta.modern:
-            of = Round(principal_of(agent), route.key.name, "tools/call", route.definition.name, bytes(arguments))
+        if new and state is not EMPTY:
+            of = Round(principal_of(agent), route.key.name, "tools/call", tool.name, bytes(arguments))
             brought = self._retries.goes_on(agent, mid, meta, of, responses, state)
             if brought is None:
                 return
@@ -510,8 +513,7 @@ class Gateway:
         client = worker.client if worker is not None else None
         if worker is None or client is None or client.over:
             if worker is None or not self._held(agent, mid, meta, worker, params, responses, state, answer):
-                tool = route.definition.name
-                self._unavailable(agent, mid, route.key, worker, meta, answer, tool, params.arguments)
+                self._unavailable(agent, mid, route.key, worker, meta, answer, tool.name, params.arguments)
             return
         if worker.sessions is not None:
             declares = capability_sets.declared_by(meta.capabilities) if meta.modern else agent.declares
@@ -521,8 +523,9 @@ class Gateway:
             text = f"The server {worker.name} does not read its requests (overloaded). Try again later."
             self._turn_down(agent, mid, meta, "overloaded", text, route, arguments)
             return
-        now, timeout = self._awakening.since or monotonic(), worker.spec.call_timeout
-        made = TaskCall if route.definition.task and takes_tasks(worker) else AgentCall
+        spec = worker.spec
+        now, timeout = self._awakening.since or monotonic(), spec.call_timeout
+        made = TaskCall if tool.task and takes_tasks(worker) else AgentCall
         call = made(agent, client, mid, route, meta, now, now + timeout, timeout)
         call.accounts = self._accounts
         if meta.budget is not None and not self._in_budget(agent, call, meta.budget, arguments):
@@ -531,22 +534,22 @@ class Gateway:
             call.filled = brought.filled if brought is not None and brought.filled else filled
         elif keyless:
             call.keyless = True
-            if self._catalog.warn(worker.view(), text := does_not_fit(route.definition.name)):
+            if self._catalog.warn(worker.view(), text := does_not_fit(tool.name)):
                 worker.noted(text)
         if self._repeats.failing:
             self._accounts.watch(call, arguments)
-        if route.definition.structured:
+        if tool.structured:
             call.results = self._checks
-        if not answer and worker.spec.transport.kind in _SIGNED_IN_TO:
+        if not answer and spec.transport.kind in _SIGNED_IN_TO:
             call.pages = self
         modern = client.era == "modern"
         more = b""
-        if not meta.modern:
+        if not new:
             if modern:
                 call.arguments = bytes(arguments)
         elif modern:
             call.rounds = self._rounds
-            more = self._reading.rounds_of(call, "tools/call", route.definition.name, arguments, responses, brought)
+            more = self._reading.rounds_of(call, "tools/call", tool.name, arguments, responses, brought)
         else:
             if responses is not EMPTY and url_steps.declined(responses):
                 self._turn_down(agent, mid, meta, "declined", url_steps.not_wanted(worker.name), route, arguments)
@@ -560,20 +563,20 @@ class Gateway:
             self._turn_down(agent, mid, meta, "circuit_open", text, route, arguments, retryAfterMs=wait)
             return
         calls[mid] = call
-        if meta.modern and meta.log_level and not modern:
+        if new and meta.log_level and not modern:
             self._loudness.set_levels()  # a legacy server is told for all its calls at once
-        asked = self._turns.asked
-        if brought is not None and brought.task:
-            self._tasks.resumed(call, brought.task, brought.asked, more)
-            return
-        if brought is not None and self._waits_for_pages(call, brought):
-            return
+        if brought is not None:
+            if brought.task:
+                self._tasks.resumed(call, brought.task, brought.asked, more)
+                return
+            if self._waits_for_pages(call, brought):
+                return
         lanes = self.lanes
-        many = lanes.only is not agent or worker.spec.allowance is not None or len(calls) > ALONE
+        many = lanes.only is not agent or spec.allowance is not None or len(calls) > ALONE
         if many and lanes.hold(agent, call, worker, len(arguments) + len(more)):
             lanes.later(call, partial(self._go, call, call.arguments or bytes(arguments), more))
             return
-        if asked and route.key in asked and not self._its_turn(call, arguments, more):
+        if (asked := self._turns.asked) and route.key in asked and not self._its_turn(call, arguments, more):
             return
         call.start(arguments, more)
 

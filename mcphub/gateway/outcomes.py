@@ -19,9 +19,10 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from mcphub.catalog.toolset import Route
 from mcphub.channel import NOT_ACTED_ON, Data
 from mcphub.errors import ConfigError
-from mcphub.gateway.call import AgentCall
+from mcphub.gateway.call import AgentCall, Caller, Said
 from mcphub.protocol.jsonrpc import EMPTY, Raw
 from mcphub.store import call_record
 from mcphub.store.call_journal import CallJournal
@@ -62,7 +63,11 @@ class Outcomes:
 
     def __init__(self, key: bytes, log: Callable[[str, str], None] = lambda level, text: None) -> None:
         self._journal: CallJournal | None = None
-        self._digest = hashlib.blake2b(digest_size=16, key=key[:64], person=b"call arguments")
+        # The secret goes where it costs each digest nothing (RFC 7693 has no salt; the BLAKE2 paper, 2.8, has): as a
+        # key it would be a block of its own, which takes as long as the arguments of most calls.
+        secret = hashlib.blake2b(key, digest_size=32, person=b"call arguments").digest()
+        #: Makes a digest that nothing has gone into yet.
+        self._digest = hashlib.blake2b(digest_size=16, salt=secret[:16], person=secret[16:]).copy
         self._log = log
         #: Why calls are not recorded, "" = they are.
         self.problem = ""
@@ -107,18 +112,19 @@ class Outcomes:
                     del self._tried[call.operation]
             else:
                 caller, meta, size = call.caller, call.meta, len(arguments)
-                key = (call.route.key.name, call.route.definition.name, caller.client, caller.workspace)
-                names = self._names.get(key) or self._named(key)
-                digest = self._digest.copy()
+                said = caller.said
+                if said.route is not call.route or said.client is not caller.client:
+                    said = caller.said = self._said(call.route, caller)
+                digest = self._digest()
                 if size <= DIGESTED:
                     digest.update(arguments)
                 else:
                     digest.update(b"%d:" % size + arguments[:DIGESTED_END])
                     digest.update(arguments[-DIGESTED_END:])
                 call.operation = journal.begin(
-                    names[0],
-                    names[1],
-                    crc32(call.mid, getattr(caller, "pid", None) or 0),
+                    said.names,
+                    said.check,
+                    crc32(call.mid, said.pid),
                     size,
                     digest.digest(),
                     bytes.fromhex(meta.trace) if meta.trace else _NO_TRACE,
@@ -132,9 +138,12 @@ class Outcomes:
         except OSError as error:
             self._trouble(error)
 
-    def answered(self, call: AgentCall, error: bool, result: Raw = EMPTY) -> None:
-        """Its server has answered."""
-        outcome = call_record.ERROR if error else outcome_of(result, call.client.era == "modern")
+    def answered(self, call: AgentCall, error: bool, result: Raw = EMPTY, plain: bytes = b"") -> None:
+        """Its server has answered; `plain` as envelope.plain_result gives it, where it does."""
+        if plain and is_fine(plain):
+            outcome = call_record.ANSWERED
+        else:
+            outcome = call_record.ERROR if error else outcome_of(result, call.client.era == "modern")
         journal = self._journal
         if journal is None or self._tried or not self._due or outcome == call_record.UNKNOWN:
             self._close(call, outcome, "unreadable" if outcome == call_record.UNKNOWN else "")
@@ -205,6 +214,11 @@ class Outcomes:
         except OSError as error:
             self._trouble(error)
 
+    def _said(self, route: Route, caller: Caller) -> Said:
+        key = (route.key.name, route.definition.name, caller.client, caller.workspace)
+        names, check = self._names.get(key) or self._named(key)
+        return Said(route, caller.client, names, check, getattr(caller, "pid", None) or 0)
+
     def _named(self, key: tuple[str, str, str, str]) -> tuple[bytes, int]:
         if len(self._names) >= MOST_NAMES:
             self._names.clear()
@@ -268,6 +282,12 @@ class Outcomes:
         if self._journal is not None and not self.problem:
             self.problem = f"calls are not recorded: cannot write {self._journal.path}: {error.strerror or error}"
             self._log("warning", self.problem)
+
+
+def is_fine(plain: bytes) -> bool:
+    """Whether a result of a call, an object, certainly does not say that it is an error: most do not. Seen in a third of
+    the time that reading it takes."""
+    return plain.endswith(_FINE) or (b"isError" not in plain and b"\\" not in plain)
 
 
 def outcome_of(result: Raw, modern: bool) -> int:

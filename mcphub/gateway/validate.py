@@ -7,7 +7,6 @@ of a microsecond (fast_check); only what is not goes to the thorough check, whic
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,12 +14,11 @@ import msgspec
 from mcphub.catalog.definition import Definition
 from mcphub.catalog.hygiene import clean
 from mcphub.channel import Data
-from mcphub.gateway.fast_check import Accept, fast_check, says_nothing
-from mcphub.gateway.tool_schema import read_schema
 from mcphub.protocol.jsonrpc import EMPTY, Raw
 
 if TYPE_CHECKING:
     from mcphub.gateway.careful_check import CarefulCheck
+    from mcphub.gateway.fast_check import Accept
 
 #: Bytes of arguments and of results that are looked at.
 MAX_ARGUMENTS = 256 << 10
@@ -42,20 +40,20 @@ _result = msgspec.json.Decoder(_Result).decode
 class _Check:
     """One schema of a tool. The thorough check is imported and compiled where it is needed first."""
 
-    __slots__ = ("_careful", "_fast", "_of_arguments", "_schema", "_whole")
+    __slots__ = ("_careful", "_of_arguments", "_schema", "_whole", "fast")
 
     def __init__(self, schema: bytes, whole: str, fast: Accept | None, of_arguments: bool) -> None:
         self._schema = schema
         self._whole = whole
         self._of_arguments = of_arguments
-        self._fast = fast
+        self.fast = fast
         self._careful: CarefulCheck | None = None
 
     def wrong_with(self, data: Data) -> Sequence[str]:
         """A clause for each thing that is certainly wrong with this JSON."""
-        if self._fast is not None:
+        if self.fast is not None:
             try:
-                self._fast(data)
+                self.fast(data)
             except (msgspec.DecodeError, RecursionError):
                 pass
             else:
@@ -67,13 +65,13 @@ class _Check:
         return self._careful.wrong_with(data)
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What is remembered of a tool; None = its schema says nothing, or cannot be used. Its own definition is kept so
-    that no other one can have its id."""
+class _Known(msgspec.Struct, frozen=True):
+    """What is remembered of a tool; None = its schema says nothing, or cannot be used. `fast` is the check's own, where
+    it has one. Its own definition is kept so that no other one can have its id."""
 
     tool: Definition
     check: _Check | None
+    fast: Accept | None
 
 
 class Checks:
@@ -93,6 +91,13 @@ class Checks:
         check = known.check
         if check is None or len(arguments) > MAX_ARGUMENTS:
             return ""
+        if known.fast is not None:
+            try:
+                known.fast(arguments)
+            except (msgspec.DecodeError, RecursionError):
+                pass
+            else:
+                return ""
         wrong = check.wrong_with(arguments)
         return _refusal(tool, wrong) if wrong else ""
 
@@ -128,6 +133,10 @@ class Checks:
         return "; ".join(known.check.wrong_with(memoryview(fields.structuredContent)))
 
     def _check(self, tool: Definition, member: bytes, whole: str, *, of_arguments: bool) -> _Check | None:
+        # Once for each tool that is called, and not before the first server is there: a start need not load them.
+        from mcphub.gateway.fast_check import fast_check, says_nothing
+        from mcphub.gateway.tool_schema import read_schema
+
         raw = next((value for key, value in tool.members if key == member), b"")
         schema = read_schema(raw, of_arguments=of_arguments)
         if schema is None and raw[:1] == b"{":
@@ -146,5 +155,5 @@ def _refusal(tool: Definition, wrong: Sequence[str]) -> str:
 def _remember(known: dict[int, _Known], tool: Definition, check: _Check | None) -> _Known:
     if len(known) >= MAX_KNOWN:
         known.clear()  # most are of lists that are no more
-    found = known[id(tool)] = _Known(tool, check)
+    found = known[id(tool)] = _Known(tool, check, check.fast if check is not None else None)
     return found

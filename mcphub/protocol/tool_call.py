@@ -38,16 +38,17 @@ _META = len(',"_meta":')
 _SHORTEST = 5
 
 
-def read(line: Line) -> ToolCall | None:
-    """A `tools/call` with an integer id and arguments, written compactly; None for every other line. That the payloads
-    are UTF-8 is not checked."""
+def read(line: Line) -> tuple[bytes, Params] | None:
+    """The id, as JSON, and the params of a `tools/call` with an integer id and arguments, written compactly; None for
+    every other line. That the payloads are UTF-8 is not checked."""
     try:
         call = _decode(line)
     except (msgspec.DecodeError, RecursionError):
         return None
     params = call.params
+    mid = b"%d" % call.id
     arguments = len(params.arguments)
-    over = len(line) - _PLAIN - len(str(call.id)) - len(params.name) - arguments
+    over = len(line) - _PLAIN - len(mid) - len(params.name) - arguments
     if meta := len(params.meta):
         over -= _META + meta
-    return call if arguments and over < _SHORTEST else None
+    return (mid, params) if arguments and over < _SHORTEST else None

@@ -12,7 +12,7 @@ from mcphub.catalog.library import Library
 from mcphub.catalog.toolset import Toolset
 from mcphub.channel import Data
 from mcphub.connection import capability_sets
-from mcphub.gateway.call import AgentCall, Older, Tasks
+from mcphub.gateway.call import NOT_SAID, AgentCall, Older, Tasks
 from mcphub.gateway.dispatch import Gateway
 from mcphub.gateway.refusals import BAD_REQUEST
 from mcphub.gateway.subscriptions import Listens
@@ -65,6 +65,7 @@ class Session:
         self.passing = False
         self.older: Older | None = None
         self.tasks: Tasks | None = None
+        self.said = NOT_SAID
         self.left = ""
         self._gateway = gateway
         self._news = news

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mcphub.catalog.toolset import render
 from mcphub.gateway.outcomes import Outcomes
 from tests.gateway.bench import Bench, Server, call
 
@@ -43,7 +44,8 @@ async def test_the_journal(
     tool = msgspec.structs.replace(
         route.definition, read_only=read_only, repeatable=believed, idempotency_argument=argument
     )
-    routes = {"mcp__s__t": msgspec.structs.replace(route, definition=tool)}
+    [rendered] = render(route.key, [tool], ["s"])
+    routes = {"mcp__s__t": rendered.route}
     agent.session.toolset = msgspec.structs.replace(agent.session.toolset, routes=routes)
     agent.ask("tools/call", call())
     assert agent.session.calls[b"1"].attempts == 1

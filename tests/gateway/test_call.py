@@ -13,7 +13,7 @@ from mcphub.catalog.definition import read_definitions
 from mcphub.catalog.library import Library
 from mcphub.catalog.toolset import Route
 from mcphub.connection.client import Client
-from mcphub.gateway.call import HARD_FACTOR, LARGE, AgentCall, Older, Tasks
+from mcphub.gateway.call import HARD_FACTOR, LARGE, NOT_SAID, AgentCall, Older, Tasks
 from mcphub.protocol.envelope import NO_META, RequestMeta, error_data
 from mcphub.protocol.jsonrpc import Envelope, Raw
 from mcphub.spec import InstanceKey
@@ -41,6 +41,7 @@ class Agent(KeptChannel):
         self.passing = False
         self.older: Older | None = None
         self.tasks: Tasks | None = None
+        self.said = NOT_SAID
         self.workspace = self.client = ""
         self.server = KeptChannel()
         self.upstream = Client(Heard())

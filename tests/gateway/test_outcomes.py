@@ -109,6 +109,27 @@ async def test_answers(bench: Bench, server: Server, result: Any, outcome: int) 
 def test_what_a_result_says(result: bytes, modern: bool, outcome: int) -> None:
     """Only its own members count, wherever they stand in it and however they are written."""
     assert module.outcome_of(Raw(result), modern) == outcome
+    if result[:1] == b"{" and outcome == TOOL_ERROR:
+        assert not module.is_fine(result)
+
+
+@pytest.mark.parametrize(
+    ("result", "fine"),
+    [
+        (b'{"content":[],"isError":false}', True),
+        (b'{"content":[], "isError": false}', True),
+        (b'{"content":[]}', True),
+        (b'{"isError":true,"content":[]}', False),
+        (b'{"is\\u0045rror":true,"content":[]}', False),
+        (b'{"isError":true,"x":{"a":1,"isError":false}}', False),
+        (b'{"isError":true,"text":",\\"isError\\":false}"}', False),
+        (b'{"isError":true,"notisError":false}', False),
+    ],
+)
+def test_what_is_certainly_no_error(result: bytes, fine: bool) -> None:
+    """What is seen without reading it is what reading it says."""
+    assert module.is_fine(result) == fine
+    assert not fine or module.outcome_of(Raw(result), False) == ANSWERED
 
 
 async def test_no_result(bench: Bench, outcomes: Outcomes) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mcphub.catalog.definition import Definition, read_definitions
+from mcphub.gateway import tool_schema
 from mcphub.gateway import validate as module
 from mcphub.gateway.validate import MAX_ARGUMENTS, MAX_RESULT, Checks
 
@@ -99,7 +100,7 @@ def test_a_schema_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     bounded."""
     checks, found, same = Checks(), tool(SCHEMA), tool(SCHEMA)
     assert checks.refusal(found, b"{}")
-    monkeypatch.setattr(module, "read_schema", lambda raw, **_: None)
+    monkeypatch.setattr(tool_schema, "read_schema", lambda raw, **_: None)
     assert checks.refusal(found, b"{}")
     assert not checks.refusal(same, b"{}")
     monkeypatch.setattr(module, "MAX_KNOWN", 2)
