@@ -79,7 +79,8 @@ class Share(Generic[T]):
     """What one of those who compete has here; the queue is what waits of it."""
 
     __slots__ = (
-        "asked", "flying", "heard", "learned", "pause", "queue", "queues", "room", "since", "spoke", "usual", "wants",
+        "asked", "flying", "guessed", "heard", "learned", "pause", "queue", "queues", "room", "since", "spoke", "usual",
+        "wants",
     )
 
     def __init__(self, now: float) -> None:
@@ -90,8 +91,10 @@ class Share(Generic[T]):
         self.since = self.asked = now
         #: What may be on its way beyond the share.
         self.room = 0
-        #: Seconds that an answer takes within the share, 0 = not known yet; since when this is learned.
+        #: Seconds that an answer takes within the share, 0 = not known yet, and whether that is a guess; since when
+        #: this is learned.
         self.usual = 0.0
+        self.guessed = False
         self.learned = now
         #: What went beyond the share last was queued: silence says less then.
         self.queues = False
@@ -102,12 +105,14 @@ class Share(Generic[T]):
 
 class Lane(Generic[T]):
     """`limit`: how many may be on their way in all, 0 = any number. A part of it is kept for those who have nothing on
-    their way where it is `shared`. `alone`: one that is alone is held too, beyond so many; 0 = it is not."""
+    their way where it is `shared`. `alone`: one that is alone is held too, beyond so many; 0 = it is not. `ample`: what
+    those who compete share in any case, where answers are quick."""
 
-    def __init__(self, limit: int = 0, alone: int = 0, shared: bool = False) -> None:
+    def __init__(self, limit: int = 0, alone: int = 0, shared: bool = False, ample: int = AMPLE) -> None:
         self.limit = limit
         self.alone = alone
         self.shared = shared
+        self.ample = ample
         #: Somebody else may come, so that something is kept of the smallest limits too.
         self.crowded = False
         self.flying = 0
@@ -235,7 +240,7 @@ class Lane(Generic[T]):
         self.flying += 1
         place.going = True
         place.sent = now
-        place.within = share.flying <= AMPLE and (not share.room or share.flying <= self._allowed(share, now))
+        place.within = share.flying <= self.ample and (not share.room or share.flying <= self._allowed(share, now))
 
     def _may(self, share: Share[T], now: float) -> bool:
         if self.limit and self.flying >= (self.limit - self._kept() if share.flying else self.limit):
@@ -262,7 +267,7 @@ class Lane(Generic[T]):
             if not share.usual or share.usual > SLOW:
                 return FEW
             return max(AMPLE, min(self.alone, AT_ONCE / share.usual))
-        few = FEW if share.usual > SLOW else max(FEW, AMPLE // (len(self.shares) - 1))
+        few = FEW if share.usual > SLOW else max(FEW, self.ample // (len(self.shares) - 1))
         return max(few, FACTOR * least)
 
     def _look(self, now: float) -> None:
@@ -288,12 +293,14 @@ class Lane(Generic[T]):
         share.pause += (pause - share.pause) * NEW if share.pause else pause
         share.heard = share.spoke = now
         if now - share.learned > RELEARNED:
-            share.learned, share.usual, share.room, share.queues = now, 0.0, 0, False
+            share.learned, share.usual, share.room, share.queues, share.guessed = now, 0.0, 0, False, False
         if place.within:
             share.usual += (took - share.usual) * NEW if share.usual else took
         elif not share.usual and len(self.shares) < 2 and share.room:
             # The first to be answered has waited least. It is a guess, and soon looked at again.
-            share.usual, share.learned = took, now - RELEARNED + GUESSED
+            share.usual, share.learned, share.guessed = took, now - RELEARNED + GUESSED, True
+        elif share.guessed and took < share.usual:
+            share.usual = took  # that one has waited less
         quick = took < QUEUED * share.usual
         if not place.within and share.usual:
             share.queues = not quick

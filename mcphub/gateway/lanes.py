@@ -29,6 +29,9 @@ SWEEP = 0.5
 CHECK = 0.1
 #: For how long agents that want about as much are not looked at, seconds.
 LEVEL = 3.0
+#: So many calls of those that wait for mcphub alone, and for no server, go together, and again after so many seconds.
+STROKE = 8
+PAUSE = 0.001
 #: What an agent is told to wait where nothing says how long it will take, milliseconds.
 RETRY_AFTER = 1000
 #: Rates that are kept: beyond it those that were not used for longest are forgotten.
@@ -111,6 +114,9 @@ class Lanes:
         self._full: dict[int, Way] = {}
         self._kept = Kept()
         self._dirty: deque[Way] = deque()
+        #: What waits for mcphub alone goes in strokes, unless a limit is what it waits for; the next one is on its way.
+        self._strokes = limits.hub >= most
+        self._stroking = False
         self._running = False
         self._ticking = False
         self._checked = self._swept = 0.0
@@ -243,7 +249,7 @@ class Lanes:
         return allowances.server if allowances is not None else None
 
     def _hub_way(self) -> Way:
-        lane = Lane[Passage](self._limits.hub, shared=True)
+        lane = Lane[Passage](self._limits.hub, shared=True, ample=STROKE)
         return Way(lane, "calls in flight to all servers", "`[limits] hub` in settings.toml")
 
     def _agent(self, owner: Hashable) -> Way:
@@ -441,8 +447,13 @@ class Lanes:
         """Others may have its places."""
         for way, place in passage.places:
             way.lane.end(place, now, answered)
-            if way.lane.waiting:
+            if not way.lane.waiting:
+                continue
+            if way is not self._hub or not self._strokes:
                 self._dirty.append(way)
+            elif not self._stroking:
+                self._stroking = True
+                self._loop.call_later(PAUSE, self._stroke)
         passage.places = []
 
     def _reaches(self, call: AgentCall) -> bool:
@@ -479,6 +490,12 @@ class Lanes:
         passage.ahead = []
         if self._dirty:
             self._run(now)
+
+    def _stroke(self) -> None:
+        """Send what may go now of what waits for mcphub alone."""
+        self._stroking = False
+        self._dirty.append(self._hub)
+        self._run(self._loop.time())
 
     def _run(self, now: float) -> None:
         """Send what may go now. What that ends in this very moment, it goes on with itself."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Protocol
 
 import anyio
@@ -26,6 +27,17 @@ FLUSH_EVERY = 8
 #: Turns in a row with a spent budget after which the connection rests for REST seconds between turns.
 PATIENCE = 16
 REST = 0.001
+#: An agent that brings more frames at once is a flood, and the same one that brings fewer is none again so many seconds
+#: later.
+FEW = 8
+CALM = 0.05
+#: Where there is a flood beside an agent that is none, each connection has no more than so many seconds a turn, but one
+#: frame in any case; and a flood rests after fewer turns. So what came of the others waits for a short portion, and
+#: their processes wait for a core until the next rest at most.
+PORTION = 0.00015
+SHORT_PATIENCE = 8
+#: For how long after either was read last that is so, seconds.
+LATELY = 1.0
 #: Parts from this size on are written as they are; smaller ones are joined first.
 LARGE = 1 << 15
 #: A write that a pipe takes as a whole or not at all.
@@ -74,13 +86,17 @@ class Journal(Protocol):
 
 
 class Batch:
-    """The wires that have something to write in this turn of the loop."""
+    """The wires that have something to write in this turn of the loop, and whether an agent floods beside another."""
 
-    __slots__ = ("_dirty", "_scheduled", "reading")
+    __slots__ = ("_calm", "_calm_at", "_dirty", "_flood", "_flood_at", "_scheduled", "reading")
 
     def __init__(self) -> None:
         self._dirty: list[Wire] = []
         self._scheduled = False
+        #: The agents that were read last and bring much at once, or little; and when that was.
+        self._flood: Wire | None = None
+        self._calm: Wire | None = None
+        self._flood_at = self._calm_at = 0.0
         #: True inside a read callback: its end flushes, nothing needs scheduling.
         self.reading = False
 
@@ -93,6 +109,32 @@ class Batch:
     def _later(self) -> None:
         self._scheduled = False
         self.flush()
+
+    def brought(self, agent: Wire, much: bool) -> None:
+        """This agent was read."""
+        now = monotonic()
+        if much:
+            self._flood, self._flood_at = agent, now
+            agent.flooded = now
+            if self._calm is agent:
+                self._calm = None
+        elif now - agent.flooded > CALM:
+            self._calm, self._calm_at = agent, now
+            if self._flood is agent:
+                self._flood = None
+
+    def left(self, agent: Wire) -> None:
+        """It will not be read again."""
+        if self._flood is agent:
+            self._flood = None
+        if self._calm is agent:
+            self._calm = None
+
+    def uneven(self) -> bool:
+        """Whether an agent floods beside one that does not."""
+        if self._flood is None or self._calm is None:
+            return False
+        return monotonic() - min(self._flood_at, self._calm_at) < LATELY
 
     def flush(self) -> bool:
         """Write everything; True if a transport keeps views of what it could not send."""
@@ -108,7 +150,8 @@ class Wire(asyncio.BufferedProtocol):
     """A duplex stream of frames: one socket, two sockets, or two pipes. Implements channel.Channel.
 
     `full` while more than `full_at` bytes wait that the peer does not read; then its own reading is paused too, and
-    nothing more that it sent is handed on, unless `keep_reading`. `closed` is set when all is gone.
+    nothing more that it sent is handed on, unless `keep_reading`, which is for servers: what is not is an agent, or
+    whoever else asks. `closed` is set when all is gone.
     """
 
     current: int | None = None
@@ -143,6 +186,9 @@ class Wire(asyncio.BufferedProtocol):
         self._halted = False
         self._held = False
         self._spent = 0
+        self._uneven = False
+        #: When it brought much at once, monotonic seconds.
+        self.flooded = 0.0
         self._told = False
         self._journal: Journal | None = None
         self._following = False
@@ -221,13 +267,15 @@ class Wire(asyncio.BufferedProtocol):
         batch.reading = True
         left = budget = FLOOD_BUDGET if self._spent else FRAME_BUDGET
         some = FLUSH_EVERY
-        lent = False
+        lent = spent = False
+        uneven = self._uneven = batch.uneven()
+        until = monotonic() + PORTION if uneven else 0.0
         try:
             while left and not self._ended:
                 if self._held or (self.full and not self._keep_reading):
                     break  # its answers would pile up: the rest waits until it reads
                 try:
-                    lines = buffer.take(min(some, left))
+                    lines = buffer.take(1 if uneven else min(some, left))
                 except LineTooLong as e:
                     self.receiver.too_long(e.head or b"", str(e))
                     left -= 1
@@ -237,6 +285,12 @@ class Wire(asyncio.BufferedProtocol):
                     receive(line)
                     if self._told:  # it has ended meanwhile
                         break
+                if uneven:
+                    if not lines and not buffer.short:
+                        break
+                    if spent := monotonic() >= until:
+                        break
+                    continue
                 if len(lines) < some and not buffer.short:
                     break
                 lent = batch.flush() or lent
@@ -253,9 +307,11 @@ class Wire(asyncio.BufferedProtocol):
                 buffer.lend()
         if self._ended:
             return
+        if not self._keep_reading:
+            batch.brought(self, budget - left > FEW or (spent and buffer.pending() > 0))
         if self._stopped() and buffer.pending():
             self._halt()
-        elif left or not buffer.pending():
+        elif (left and not spent) or not buffer.pending():
             self._spent = 0
         else:
             self._rest()
@@ -274,7 +330,7 @@ class Wire(asyncio.BufferedProtocol):
             if self._reader is not None and not self._stopped():
                 self._reader.pause_reading()
         loop = asyncio.get_running_loop()
-        if self._spent > PATIENCE:
+        if self._spent > (SHORT_PATIENCE if self._uneven and not self._keep_reading else PATIENCE):
             loop.call_later(REST, self._go_on)
         else:
             loop.call_soon(self._go_on)
@@ -466,6 +522,7 @@ class Wire(asyncio.BufferedProtocol):
 
     def _end(self, reason: str) -> None:
         self._ended = True
+        self._batch.left(self)
         self._out.clear()
         if not self._told:
             self._told = True

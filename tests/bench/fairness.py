@@ -1,4 +1,5 @@
-"""Owns what one agent's flood costs another agent: a polite one beside a greedy one, at the same server and at another.
+"""Owns what one agent's flood costs another agent: a polite one beside a greedy one, whose calls go to the same server,
+to another one, or are refused.
 
 It must not know how the gateway keeps them apart.
 """
@@ -24,8 +25,9 @@ from .wire import BenchError
 GREEDY = 1000
 #: What the polite one does: the next call when the last is answered.
 POLITE = Phase("polite", 1, "echo", SMALL, 100, server="s0")
-ALONE, SAME, OTHER = "alone", "a flood to the same server", "a flood to another server"
-SERVERS = {SAME: "s0", OTHER: "s1"}
+SAME, OTHER = "a flood to the same server", "a flood to another server"
+REFUSED = "a flood of calls of a tool that does not exist"
+SITUATIONS = (SAME, OTHER, REFUSED)
 PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -46,11 +48,15 @@ class Fairness:
 
 
 @contextmanager
-def greedy(running: Running, server: str, rate: list[float]) -> Iterator[None]:
-    """While open, another agent keeps GREEDY calls to SERVER in flight; RATE gets its calls a second."""
+def greedy(running: Running, situation: str, rate: list[float]) -> Iterator[None]:
+    """While open, another agent keeps GREEDY calls in flight; RATE gets its calls a second.
+
+    Raises BenchError where one was answered in another way than it should: refusals are another flood than calls.
+    """
     ready = running.target.ready
     assert ready is not None
-    words = (str(ready), running.tool("echo", server), json.dumps(SMALL), str(GREEDY))
+    tool = running.tool("echo", "s0" if situation == SAME else "s1") + ("-no" if situation == REFUSED else "")
+    words = (str(ready), tool, json.dumps(SMALL), str(GREEDY))
     process = subprocess.Popen(
         (sys.executable, "-m", "tests.bench.greedy_agent", *words),
         stdin=subprocess.PIPE,
@@ -67,7 +73,10 @@ def greedy(running: Running, server: str, rate: list[float]) -> Iterator[None]:
         yield
         passed = time.perf_counter() - begun
         process.stdin.close()
-        rate.append(int(process.stdout.readline() or b"0") / passed)
+        answered, refused = (int(word) for word in process.stdout.readline().split() or (0, 0))
+        if refused != (answered if situation == REFUSED else 0):
+            raise BenchError(f"of {answered} calls of the greedy agent {refused} were refused")
+        rate.append(answered / passed)
     finally:
         process.stdin.close()
         process.stdout.close()
@@ -79,17 +88,17 @@ def greedy(running: Running, server: str, rate: list[float]) -> Iterator[None]:
 
 
 def run(hub: Running, rounds: int, seconds: float) -> Fairness:
-    """Each situation right after the polite agent alone, ROUNDS times. HUB has the servers `s0` and `s1`."""
+    """Each situation right after the polite agent alone, ROUNDS times. HUB's servers `s0` and `s1` work."""
     result = Fairness()
     for turn in range(-1, rounds):
-        for situation, server in SERVERS.items():
+        for situation in SITUATIONS:
             if situation in result.errors:
                 continue
             length = seconds if turn >= 0 else min(0.1, seconds)
             rate: list[float] = []
             try:
                 alone = measure(hub, POLITE, length)
-                with greedy(hub, server, rate):
+                with greedy(hub, situation, rate):
                     measure(hub, POLITE, min(0.2, length))  # the flood's beginning is no part of it
                     beside = measure(hub, POLITE, length)
             except (BenchError, OSError) as error:

@@ -85,11 +85,23 @@ def test_mcphub_is_measured_like_any_target(folder: Path) -> None:
         seen = scale.observe(hub, idle_seconds=0.02)
         fair = fairness.run(hub, rounds=1, seconds=0.02)
     assert fair.errors == {} and all(figure.values for figure in fairness.figures(fair).values())
-    assert {fairness.SAME, fairness.OTHER} == set(fair.greedy) and fairness.SAME in fairness.tables(fair)[0]
+    assert set(fairness.SITUATIONS) == set(fair.greedy) and fairness.SAME in fairness.tables(fair)[0]
     print("\n".join(load.tables(results, "direct")))
     assert results["mcphub"].errors == {}
     assert min(seen.daemon_mib, seen.bridge_mib, seen.list_ms) > 0
     assert accounting.marked("XDG_RUNTIME_DIR", target.environment["XDG_RUNTIME_DIR"]) == ()
+
+
+def test_a_flood_that_is_refused_is_no_flood_of_calls(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the greedy agent's calls are refused and should not be, there is no figure, but what was."""
+    target = targets.mcphub(folder / "hub", Path(sys.executable).parent / "mcphub", servers=2, tools=5)
+    with Running(target, want=10) as hub:
+        right = hub.tool
+        monkeypatch.setattr(hub, "tool", lambda base, server=None: right(base, server) + "-no" * (server == "s1"))
+        fair = fairness.run(hub, rounds=1, seconds=0.02)
+    assert list(fair.errors) == [fairness.OTHER] and "were refused" in fair.errors[fairness.OTHER]
+    found = fairness.figures(fair)
+    assert found["26"].values and not found["26 other"].values and found["26 other"].because
 
 
 def test_echo_server_speaks_both_eras(folder: Path) -> None:

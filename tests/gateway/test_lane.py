@@ -48,6 +48,28 @@ def test_beside_one_that_wants_little() -> None:
     assert lane.ask("polite", 1, 0.0).going
 
 
+def test_beside_one_that_wants_little_where_there_is_more_room() -> None:
+    """A lane says itself how much those who compete share in any case; what is within that is without a queue."""
+    lane: Lane[int] = Lane(ample=8)
+    assert lane.ask("polite", 0, 0.0).going
+    places = going(lane, "greedy", 1000)
+    assert len(places) == 8 and all(place.within for place in places)
+
+
+def test_a_guess_becomes_better() -> None:
+    """What one alone is known by first has waited too: each answer that took less is nearer to the truth."""
+    lane: Lane[int] = Lane(alone=ALONE)
+    places = [lane.adopt("a", number, 0.0) for number in range(ALONE + FEW)]
+    assert not going(lane, "a", 1000)
+    for place in places:
+        lane.end(place, 0.004, True)
+    went = [*lane.ready(0.004)]
+    assert len(went) == 3 == 1 + AT_ONCE // 0.004
+    for place in went:
+        lane.end(place, 0.0045, True)
+    assert len([*lane.ready(0.0045)]) == pytest.approx(AT_ONCE / 0.0005, abs=1)
+
+
 def test_two_that_want_much_are_not_held() -> None:
     """Each has what it would have alone: neither wants so little that it must be kept from waiting."""
     lane: Lane[int] = Lane()

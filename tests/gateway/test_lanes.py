@@ -16,8 +16,8 @@ from mcphub.channel import Data
 from mcphub.config.settings import LimitsSettings
 from mcphub.gateway.call import AgentCall
 from mcphub.gateway.kept import Kept
-from mcphub.gateway.lane import ALONE, AMPLE
-from mcphub.gateway.lanes import MANY
+from mcphub.gateway.lane import ALONE, AMPLE, FEW
+from mcphub.gateway.lanes import MANY, STROKE
 from mcphub.spec import Allowance, Allowances, ServerSpec
 from tests.gateway.bench import Agent, Bench, Server, call, gateway
 from tests.gateway.shelves import Shelves
@@ -127,6 +127,32 @@ async def test_a_flood_beside_a_polite_agent(bench: Bench) -> None:
     assert len([m for m in greedy.got if "result" in m and m["id"] != "init"]) == 1000
     assert not greedy.session.calls and not polite.session.calls
     assert bench.worker(server).counters()["queued"] > 900
+
+
+async def test_a_flood_to_another_server_goes_in_strokes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its calls and their answers come together, with a pause in between that the other agent finds free; that one's
+    calls wait for no stroke, and their ends are no reason for one."""
+    monkeypatch.setattr("mcphub.gateway.lanes.PATIENCE", 3600)
+    for name in ("SLOW", "AT_ONCE", "GUESSED"):  # so that it does not matter how long anything takes here
+        monkeypatch.setattr(f"mcphub.gateway.lane.{name}", 3600)
+    await bench.up(server := Limited("s"), other := Limited("r"))
+    greedy, polite = bench.agent().initialize(), bench.agent().initialize()
+    for id in range(1000, 1200):
+        ask(greedy, id, server="r")
+    ask(polite, 0)
+    done = 0
+    for _ in range(5):
+        sent = len(other.ids())
+        assert sent - done == (STROKE if done else ALONE + FEW)
+        for number in range(done, sent):
+            other.text(other.of("tools/call")[number], "ok")
+            server.text(server.of("tools/call")[number], "ok")
+            ask(polite, 1 + number)
+            assert server.ids()[-1] == 1 + number
+        done = sent
+        assert len(other.ids()) == sent, "the next stroke has its time"
+        await other.call(sent + STROKE)
+    assert other.ids() == [*range(1000, 1000 + ALONE + FEW + 5 * STROKE)]
 
 
 async def test_two_equal_agents_are_not_held(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

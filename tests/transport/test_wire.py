@@ -15,7 +15,7 @@ import pytest
 from mcphub.channel import Data
 from mcphub.transport import wire as module
 from mcphub.transport.framing import MAX_MESSAGE
-from mcphub.transport.wire import FRAME_BUDGET, Batch, Wire
+from mcphub.transport.wire import FRAME_BUDGET, SHORT_PATIENCE, Batch, Wire
 from tests.transport.peers import KINDS, Recorder, attach, clean, wired
 
 pytestmark = pytest.mark.anyio
@@ -158,6 +158,101 @@ async def test_what_was_read_before_the_connection(kind: str = "sockets") -> Non
     assert recorder.lines == [b"%d" % n for n in range(1100)]
     peer.close()
     await wire.closed.wait()
+
+
+class Clock:
+    """A clock that moves where the test says, and by 50 us with each line that a recorder gets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(module, "monotonic", lambda: self.now)
+
+    def tick(self, line: bytes | memoryview) -> None:
+        self.now += 0.00005
+
+    def flood(self, batch: Batch, lines: int, **options: Any) -> tuple[Wire, Recorder]:
+        """So many lines, all at once, of one more peer."""
+        recorder = Recorder(self.tick)
+        wire = Wire(batch, recorder, **options)
+        wire.feed(b"line\n" * lines)
+        return wire, recorder
+
+
+async def test_a_flood_beside_a_calm_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its second portion on each lasts so long, three lines here, and after some of them the flood rests; a server
+    is read in such portions too, but goes on for longer, since its answers are not one agent's alone."""
+    monkeypatch.setattr(module, "REST", 3600.0)
+    clock, batch = Clock(monkeypatch), Batch()
+    calm, polite = clock.flood(batch, 1)
+    _, greedy = clock.flood(batch, 10 * FRAME_BUDGET)
+    assert greedy.count == FRAME_BUDGET
+    _, server = clock.flood(batch, 10 * FRAME_BUDGET, keep_reading=True)
+    assert server.count == 3
+    for turn in range(2, 50):
+        before = greedy.count, server.count
+        calm.feed(b"line\n")
+        assert polite.count == turn
+        await anyio.lowlevel.checkpoint()
+        assert greedy.count - before[0] in (0, 3) and server.count - before[1] in (0, 3)
+    assert greedy.count == FRAME_BUDGET + 3 * SHORT_PATIENCE
+    assert server.count == 3 * (module.PATIENCE + 1)
+
+
+async def test_floods_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's portions are short where all bring much, though each brought little before."""
+    clock, batch = Clock(monkeypatch), Batch()
+    peers = [clock.flood(batch, 1) for _ in range(3)]
+    for wire, _ in peers:
+        wire.feed(b"line\n" * (module.FEW + 1))
+    for _, recorder in peers:
+        await recorder.until(module.FEW + 2)
+    for wire, recorder in peers:
+        wire.feed(b"line\n" * FRAME_BUDGET)
+        assert recorder.count == module.FEW + 2 + FRAME_BUDGET
+
+
+async def test_who_floods_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Portions are large again where the flood is over, where the calm one was not read lately, or one has left."""
+    clock, batch = Clock(monkeypatch), Batch()
+    calm, _ = clock.flood(batch, 1)
+    wire, recorder = clock.flood(batch, FRAME_BUDGET)
+    assert batch.uneven()
+    clock.now += module.CALM + 0.001
+    wire.feed(b"line\n")
+    assert not batch.uneven()
+    calm.feed(b"line\n")
+    wire.feed(b"line\n" * FRAME_BUDGET)
+    assert batch.uneven() and recorder.count == 2 * FRAME_BUDGET + 1
+    clock.now += module.LATELY + 0.001
+    assert not batch.uneven()
+    calm.feed(b"line\n")
+    wire.feed(b"line\n" * FRAME_BUDGET)
+    assert batch.uneven() and recorder.count == 3 * FRAME_BUDGET + 1
+    calm.abort()
+    assert not batch.uneven()
+    other, _ = clock.flood(batch, 1)
+    assert batch.uneven()
+    wire.abort()
+    assert not batch.uneven()
+
+
+async def test_one_line_is_a_portion_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that take longer than a portion go one by one, in order, and none is lost; an agent that brought just one
+    is no flood for that."""
+    clock, batch = Clock(monkeypatch), Batch()
+    calm, _ = clock.flood(batch, 1)
+    clock.flood(batch, FRAME_BUDGET)
+    monkeypatch.setattr(module, "PORTION", 0.0)
+    calm.feed(b"line\n")
+    assert batch.uneven()
+    recorder = Recorder()
+    wire = Wire(batch, recorder)
+    wire.feed(b"".join(b"%d\n" % n for n in range(7)) + b"half")
+    assert recorder.lines == [b"0"]
+    await recorder.until(7)
+    wire.feed(b" and half\n")
+    await recorder.until(8)
+    assert recorder.lines == [*(b"%d" % n for n in range(7)), b"half and half"]
 
 
 # --- out --------------------------------------------------------------------------------------------------------------
