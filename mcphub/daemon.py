@@ -28,8 +28,6 @@ import msgspec
 
 from mcphub import activation, embed, sdnotify, service_status, welcome
 from mcphub.auth.credentials import Credentials
-from mcphub.catalog.cache import Catalog
-from mcphub.catalog.pinned import Pins
 from mcphub.config.places import Places, places
 from mcphub.config.runtime_dir import runtime_dir, unused
 from mcphub.config.settings import HubSettings, StopSettings
@@ -38,8 +36,6 @@ from mcphub.connection.client import Client
 from mcphub.connection.pulse import Health
 from mcphub.connection.worker import Worker
 from mcphub.errors import ConfigError, ControlError, McphubError
-from mcphub.gateway.dispatch import Gateway
-from mcphub.gateway.outcomes import Outcomes
 from mcphub.login.invitations import Invitations
 from mcphub.login.logins import Logins
 from mcphub.login.notification import Notifications
@@ -52,7 +48,6 @@ from mcphub.sessions.connectors import ConnectorsRefresher
 from mcphub.sessions.login_path import LoginPathRefresher
 from mcphub.sessions.loopback import Loopback, open_loopback
 from mcphub.sessions.remote_settings import RemoteSettingsRefresher
-from mcphub.sessions.unix_listener import AgentListener
 from mcphub.sessions.vault_keeper import VaultKeeper
 from mcphub.sessions.workspaces import Workspaces
 from mcphub.store.catalogues import CatalogueStore
@@ -76,9 +71,14 @@ from mcphub.transport.unix_socket import listening
 from mcphub.transport.wire import Batch
 
 if TYPE_CHECKING:
+    from mcphub.catalog.cache import Catalog
+    from mcphub.catalog.pinned import Pins
     from mcphub.control.hub import Hub
+    from mcphub.gateway.dispatch import Gateway
+    from mcphub.gateway.outcomes import Outcomes
     from mcphub.hub import RunningHub
     from mcphub.sessions.http_endpoint import HttpEndpoint, Log
+    from mcphub.sessions.unix_listener import AgentListener
     from mcphub.transport.in_process import Embedded
 
 log = logging.getLogger("mcphub")
@@ -90,7 +90,7 @@ END_MARGIN = 4.0
 #: A server at a URL may take three descriptors, and what is common as a limit is for programs that wait by select(2).
 DESCRIPTORS = 65536
 #: A new snapshot is looked at so many times later than the look before took, and so many seconds later at most.
-FOLLOW_SHARE, FOLLOW_MOST = 12.0, 0.25
+FOLLOW_SHARE, FOLLOW_MOST = 24.0, 0.25
 #: Memory is given back to the system so long after it was freed, seconds.
 TRIM_AFTER = 0.5
 #: The parts that HTTP needs are loaded so many seconds after the start at the latest.
@@ -296,15 +296,11 @@ async def _serving(
     )
     outages = Outages(supervisor, lambda: workspaces.environment(), _log)
     trim = _Trim()
-    pins = Pins(PinStore(where.pins), project=settings.pinning.project, others=settings.pinning.others)
-    catalog = Catalog(
-        settings.names.max_length, settings.lists.page_bytes, pins, settings.lists.description_length
-    )
-
     def changed() -> None:
-        catalog.govern(tool_rules(workspaces.policy))
         sign_ins.provided(workspaces.identity_provider)
-        gateway.refresh()
+        if sink.gateway is not None:
+            catalog.govern(tool_rules(workspaces.policy))
+            gateway.refresh()
 
     sign_ins = SignIns(supervisor, credentials)
     logins = Logins(credentials, lambda: workspaces.settings.oauth.client_metadata_url, sign_ins.wake_all)
@@ -320,30 +316,11 @@ async def _serving(
         workspaces.dynamic.add(server, keep=False)
     for problem in filter(None, (trouble, unused())):
         log.warning("%s", problem)
-    lists = settings.lists
-    outcomes = Outcomes(seal_key, _log)
-    gateway = Gateway(
-        supervisor,
-        catalog,
-        workspaces.visible,
-        lists.wait,
-        seal_key,
-        lists.ttl,
-        settings.roots.allowed,
-        outcomes,
-        settings.limits,
-    )
-    sink.gateway = gateway
-
     def page_for(worker: Worker) -> str:
         credential = credentials.of(worker.spec)
         return invitations.page_for(credential) if credential is not None else ""
 
-    gateway.page_for = page_for
-    invitations.done = gateway.signed_in
-    gateway.begins_traces = settings.trace.begin
     attendance = Watch(None)
-    listener = AgentListener(gateway, workspaces, batch, _log, _report, trim, attendance.touch)
     with (
         listening(where.agent_socket, given_doors.get(where.agent_socket)) as agent_sock,
         listening(where.http_socket, given_doors.get(where.http_socket)) as http_sock,
@@ -351,7 +328,6 @@ async def _serving(
     ):
         if leftovers is not None and (count := leftovers.take_over()):
             log.warning("ended %d processes that servers of an earlier daemon had left running", count)
-        outcomes.open(where.calls)
         ids = WorkspaceIds(where.workspace_ids)
         loopback = open_loopback(settings.http, where.http_token)
         hide([loopback.token] if loopback.token else [])
@@ -415,6 +391,31 @@ async def _serving(
             workers.start_soon(notifications.run)
             await started.wait()
             loaded = await workspaces.start()
+            # Servers are on their way now: what agents need is loaded, and built, while the first of them start.
+            with _frequent_switches():
+                part = await anyio.to_thread.run_sync(_for_agents)
+            pins = part.pins(PinStore(where.pins), project=settings.pinning.project, others=settings.pinning.others)
+            lists = settings.lists
+            catalog = part.catalog(settings.names.max_length, lists.page_bytes, pins, lists.description_length)
+            outcomes = part.outcomes(seal_key, _log)
+            outcomes.open(where.calls)
+            gateway = part.gateway(
+                supervisor,
+                catalog,
+                workspaces.visible,
+                lists.wait,
+                seal_key,
+                lists.ttl,
+                settings.roots.allowed,
+                outcomes,
+                settings.limits,
+            )
+            gateway.page_for = page_for
+            invitations.done = gateway.signed_in
+            gateway.begins_traces = settings.trace.begin
+            listener = part.listener(gateway, workspaces, batch, _log, _report, trim, attendance.touch)
+            sink.gateway = gateway
+            changed()
             said = (*loaded.problems(), *loaded.warnings(), loopback.problem, ids.problem)
             for problem in grouped(filter(None, said)):
                 log.warning("%s", problem)
@@ -496,6 +497,26 @@ def _frequent_switches() -> Iterator[None]:
         sys.setswitchinterval(before)
 
 
+class _ForAgents(NamedTuple):
+    """What is imported once the first servers are on their way: nobody of theirs needs it."""
+
+    pins: type[Pins]
+    catalog: type[Catalog]
+    outcomes: type[Outcomes]
+    gateway: type[Gateway]
+    listener: type[AgentListener]
+
+
+def _for_agents() -> _ForAgents:
+    from mcphub.catalog.cache import Catalog
+    from mcphub.catalog.pinned import Pins
+    from mcphub.gateway.dispatch import Gateway
+    from mcphub.gateway.outcomes import Outcomes
+    from mcphub.sessions.unix_listener import AgentListener
+
+    return _ForAgents(Pins, Catalog, Outcomes, Gateway, AgentListener)
+
+
 class _Http(NamedTuple):
     """What is imported only once somebody needs it."""
 
@@ -563,7 +584,8 @@ async def _drain(manager: Mapping[str, str], listener: AgentListener, gateway: G
 
 
 class _Sink:
-    """Passes servers' messages to the gateway, which is built after the supervisor. Implements worker.Sink."""
+    """Passes servers' messages to the gateway, which is built while the first servers start: until then there is no
+    agent that they could be for. Implements worker.Sink."""
 
     gateway: Gateway | None = None
 

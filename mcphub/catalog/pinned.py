@@ -26,6 +26,10 @@ from mcphub.store.pins import Pin, Pinned, PinStore
 #: or not looked at.
 Mode = Literal["withhold", "flag", "off"]
 
+#: What was seen for the first time is written once nothing new has come for so long, and after so long at the latest,
+#: seconds: servers that start one after the other, and their disk and processor, are left alone until they are there.
+SETTLE, SETTLE_MOST = 0.5, 5.0
+
 #: Directory whose agents may use it ("" = all), and name.
 _Owner = tuple[str, str]
 
@@ -146,9 +150,19 @@ class Pins:
         """Write what was learned, until cancelled; what is left then is written by `flush`."""
         while True:
             await self._news.wait()
+            with anyio.move_on_after(SETTLE_MOST):
+                await self._quiet()
             self._news = anyio.Event()
-            for owner in list(self._pending):
-                await anyio.to_thread.run_sync(self._write, owner)
+            await anyio.to_thread.run_sync(self.flush)
+
+    async def _quiet(self) -> None:
+        """Until nothing new has come for a while."""
+        quiet = False
+        while not quiet:
+            self._news = anyio.Event()
+            with anyio.move_on_after(SETTLE) as silence:
+                await self._news.wait()
+            quiet = silence.cancelled_caught
 
     def flush(self) -> None:
         """Write what was learned and is not written yet."""

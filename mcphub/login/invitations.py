@@ -16,14 +16,13 @@ import anyio
 import anyio.abc
 import anyio.to_thread
 
-from mcphub.login import pages
 from mcphub.login.logins import Logins
-from mcphub.login.loopback_http import NOT_FOUND, Exchange, LoopbackServer, Response
-from mcphub.login.peer_uid import peer_uid
 
 if TYPE_CHECKING:
+    # What a page takes is loaded with the first one: most daemons never have any.
     from mcphub.auth.credential import Credential
     from mcphub.auth.sign_in import SignIn
+    from mcphub.login.loopback_http import Exchange, LoopbackServer, Response
 
 FOLDER = "/sign-in/"
 ONWARD = "/go"
@@ -75,6 +74,8 @@ class Invitations:
             path = secrets.token_urlsafe(32)
             self._open[path] = _Invitation(credential)
         if self._server is None:
+            from mcphub.login.loopback_http import LoopbackServer
+
             try:
                 self._server = LoopbackServer(0, self._serve)
             except OSError as error:
@@ -112,6 +113,8 @@ class Invitations:
         self._tasks.start_soon(self._answer, exchange)
 
     async def _answer(self, exchange: Exchange) -> None:
+        from mcphub.login.loopback_http import NOT_FOUND
+
         try:
             exchange.respond(await self._response(exchange))
         except Exception as error:
@@ -119,6 +122,9 @@ class Invitations:
             exchange.respond(NOT_FOUND)
 
     async def _response(self, exchange: Exchange) -> Response:
+        from mcphub.login import pages
+        from mcphub.login.loopback_http import NOT_FOUND, Response
+
         path, onward = exchange.path.removeprefix(FOLDER), False
         if path.endswith(ONWARD):
             path, onward = path.removesuffix(ONWARD), True
@@ -136,6 +142,8 @@ class Invitations:
 
     def _is_owner(self, peer: tuple[str, int], own: tuple[str, int]) -> bool:
         """Whether this is the user whom the daemon belongs to, as far as the system says."""
+        from mcphub.login.peer_uid import peer_uid
+
         try:
             uid = peer_uid(peer, own)
         except LookupError:
@@ -143,6 +151,9 @@ class Invitations:
         return uid is None or uid == self._owner
 
     async def _show(self, path: str, found: _Invitation) -> Response:
+        from mcphub.login import pages
+        from mcphub.login.loopback_http import Response
+
         found.cookie = found.cookie or secrets.token_urlsafe(32)
         scope = f"Path={FOLDER}{path}; HttpOnly; SameSite=Strict; Max-Age={LIFE:.0f}"
         cookie = ("Set-Cookie", f"{COOKIE}={found.cookie}; {scope}")
@@ -173,6 +184,9 @@ class Invitations:
             self.done(path)
 
     async def _go_on(self, found: _Invitation) -> Response:
+        from mcphub.login import pages
+        from mcphub.login.loopback_http import Response
+
         sign_in = found.sign_in
         if sign_in is None or not sign_in.url or sign_in.over.is_set():
             why = _why(sign_in) if sign_in is not None else "it has not begun"

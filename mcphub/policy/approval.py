@@ -24,9 +24,6 @@ from mcphub.spec import HttpSpec, Problem, Scope, ServerSpec, StdioSpec
 from mcphub.store.approvals import Approved, Decision, Decisions
 
 from .approval_text import difference, references, refers_to_secret, shown_entry, shown_value
-from .repository_code import repository_code
-from .shell_text import shell_text
-from .unpinned import unpinned
 
 if TYPE_CHECKING:
     # Its many shapes take as long to make as all of this package, and only people ask for them.
@@ -123,18 +120,31 @@ class Subject(msgspec.Struct, frozen=True):
     @property
     def unpinned(self) -> tuple[str, ...]:
         """The packages and images that may be others the next time."""
-        return unpinned(self.resolved_command) if self.cwd else ()
+        if not self.cwd:
+            return ()
+        # What only a person's question takes is loaded for it: the daemon starts without.
+        from .unpinned import unpinned
+
+        return unpinned(self.resolved_command)
 
     @property
     def in_repository(self) -> tuple[str, ...]:
         """What of the command is code of the repository itself: its content is no part of what is approved."""
         where = dict(self.told).get("cwd", self.cwd)
-        return repository_code(self.resolved_command, where, self.directory) if self.cwd else ()
+        if not self.cwd:
+            return ()
+        from .repository_code import repository_code
+
+        return repository_code(self.resolved_command, where, self.directory)
 
     @property
     def shell_text(self) -> str:
         """What is given to a shell, which nobody looks into but for what is plain."""
-        return shell_text(self.resolved_command) if self.cwd else ""
+        if not self.cwd:
+            return ""
+        from .shell_text import shell_text
+
+        return shell_text(self.resolved_command)
 
     @property
     def resolved_command(self) -> tuple[str, ...]:

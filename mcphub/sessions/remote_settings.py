@@ -19,7 +19,6 @@ from mcphub.config.readfile import Reader
 from mcphub.config.remote_settings import RemoteSettings
 from mcphub.config.trusted_file import read_trusted
 from mcphub.errors import ConfigError, McphubError
-from mcphub.policy.document import read_policy
 from mcphub.store.fetched_settings import Copy, fetched_settings_file
 
 from .fetch import fetch
@@ -129,4 +128,6 @@ def document_fault(body: bytes, shown: str) -> str:
     """Why a fetched document would close, "" = it would not."""
     policy = parse_managed(body, path=shown, directory="", fetched=True).policy
     assert policy is not None, "managed settings always have one"
+    from mcphub.policy.document import read_policy  # most machines have no policy
+
     return next(iter(read_policy(policy).closed), "")

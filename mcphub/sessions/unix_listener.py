@@ -16,10 +16,9 @@ import anyio.abc
 
 from mcphub.gateway.dispatch import Gateway
 from mcphub.gateway.standing import encoded
-from mcphub.sessions import attach, resumption
+from mcphub.sessions import attach
 from mcphub.sessions.handover import HandedOver, receive
 from mcphub.sessions.journal import Journal
-from mcphub.sessions.resuming import resume
 from mcphub.sessions.session import Session
 from mcphub.sessions.workspaces import Workspaces
 from mcphub.transport.peer import peer_of
@@ -162,6 +161,8 @@ class AgentListener:
                 sock.send(b"copy " + refused.encode() + b"\n")
                 return
             if handed.journal is not None:
+                from mcphub.sessions import resumption  # few daemons take over from one that was there before
+
                 try:
                     before = resumption.read(handed.journal)
                 except resumption.UnreadableJournal as e:
@@ -177,6 +178,8 @@ class AgentListener:
                 await wire.closed.wait()
             else:
                 if before is not None:
+                    from mcphub.sessions.resuming import resume
+
                     resume(self._gateway, session, wire, before)
                 journal = self._journal(session, wire)
                 # The bridge has it before a byte of its agent's is read.

@@ -14,10 +14,18 @@ from .marks import take_mark
 from .prctl import PR_SET_PDEATHSIG, prctl
 
 
+def ignored_signals() -> tuple[int, ...]:
+    """What this process ignores now, and a program that it executes would go on to ignore: what is handled becomes the
+    default by execve(2) itself. Asked once by the parent, since a forked child pays for each page that it touches."""
+    signals = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+    return tuple(int(signo) for signo in signals if signal.getsignal(signo) is signal.SIG_IGN)
+
+
 def execute(
     launcher: int,
     report: int,
     mark: int,
+    ignored: tuple[int, ...],
     fds: list[int],
     path: bytes,
     argv: list[bytes],
@@ -27,8 +35,8 @@ def execute(
 ) -> None:
     """The rest of the forked child: never returns.
 
-    `launcher` is the parent's pid. The pipe `report` ends empty once the program is executed, else it gets a byte (an
-    index of messages.STAGES) and two of errno, little-endian.
+    `launcher` is the parent's pid, `ignored` what `ignored_signals` said there. The pipe `report` ends empty once the
+    program is executed, else it gets a byte (an index of messages.STAGES) and two of errno, little-endian.
     """
     stage, cause = 0, errno.EINVAL
     try:
@@ -38,7 +46,7 @@ def execute(
         if os.getppid() != launcher:
             os._exit(127)
         signal.set_wakeup_fd(-1)
-        for signo in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        for signo in ignored:
             signal.signal(signo, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if mark:

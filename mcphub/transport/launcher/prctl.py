@@ -11,12 +11,13 @@ PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
 
+_libc = ctypes.CDLL(None, use_errno=True)
+
 
 def prctl(option: int, value: int | bytes) -> bool:
     """prctl(2) with one argument; False where it failed."""
-    libc = ctypes.CDLL(None, use_errno=True)
     argument = ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_ulong(value)
-    return bool(libc.prctl(option, argument, 0, 0, 0) == 0)
+    return bool(_libc.prctl(option, argument, 0, 0, 0) == 0)
 
 
 def become_subreaper() -> bool:

@@ -14,7 +14,7 @@ import sys
 import time
 
 from . import IGNORED
-from .execution import execute
+from .execution import execute, ignored_signals
 from .marks import highest_mark
 from .messages import STAGES, pack, unpack
 from .prctl import PR_SET_NAME, PR_SET_PDEATHSIG, become_subreaper, prctl
@@ -45,6 +45,7 @@ class _Launcher:
         self.died = False  # something was waited for since the last check
         self.open = True
         self.mark = highest_mark()
+        self.ignored = ignored_signals()
         self.wake, self.waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.poll = select.poll()
 
@@ -150,7 +151,7 @@ class _Launcher:
         try:
             server.pid = os.fork()
             if server.pid == 0:
-                execute(self.pid, report, server.mark, fds, path, argv, env, cwd, limits)
+                execute(self.pid, report, server.mark, self.ignored, fds, path, argv, env, cwd, limits)
         except OSError as error:
             os.close(server.pipe)
             self.send("refused", key, "fork", error.errno)
