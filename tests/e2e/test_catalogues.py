@@ -142,9 +142,9 @@ async def test_a_server_that_is_on_its_way_shows_what_it_offered(place: Place, e
         await hub.until_state("slow", "same")
         assert text(await agent.call("mcp__slow__change")) == "done"
         await eventually(lambda: any(b'"odd"' in path.read_bytes() for path in files(place)), timeout=10)
+        await eventually(lambda: len(files(place)) == 2, timeout=10)
         await hub.kill()
     await place.empty(timeout=5)
-    assert len(files(place)) == 2
     written = {path.name: path.stat().st_ino for path in files(place)}
     async with running(servers, place=place, settings=SETTINGS) as hub, await agent_in(hub) as agent:
         await hub.until_state("same")
