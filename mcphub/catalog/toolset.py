@@ -29,13 +29,15 @@ class Offer(msgspec.Struct, frozen=True):
 
 class Route(msgspec.Struct, frozen=True):
     """Where an exposed name leads. `quoted` is the server's own name of the tool as JSON. `recorded`: its calls go into
-    the outcome journal, since it is not known to only read."""
+    the outcome journal, since it is not known to only read. `plain`: a call of it needs nothing but to be sent, and its
+    result nothing but to be passed on."""
 
     key: InstanceKey
     exposed: str
     definition: Definition
     quoted: bytes
     recorded: bool = True
+    plain: bool = False
 
 
 class Rendered(NamedTuple):
@@ -74,7 +76,8 @@ def render(
     for exposed, definition in zip(names, tools, strict=True):
         old = definition.render(exposed, modern=False)
         new = definition.render(exposed, modern=True)
-        route = Route(key, exposed, definition, quote(definition.name), not definition.reads)
+        plain = not (definition.idempotency_argument or definition.task or definition.structured)
+        route = Route(key, exposed, definition, quote(definition.name), not definition.reads, plain)
         out.append(Rendered(exposed, route, old, old if old == new else new))
     return tuple(out)
 

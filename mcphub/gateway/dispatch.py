@@ -489,7 +489,9 @@ class Gateway:
                 return
             arguments = b"{}"
         filled, keyless, tool = "", False, route.definition
-        if (argument := tool.idempotency_argument) and idempotency.lacks(arguments, argument):
+        #: Nothing special is wanted by the agent, nor of the tool: most calls pass by all that is.
+        plain = meta is NO_META and route.plain
+        if not plain and (argument := tool.idempotency_argument) and idempotency.lacks(arguments, argument):
             filled = str(uuid.uuid4())
             whole = idempotency.with_argument(arguments, argument, filled)
             refusal = self._checks.refusal(tool, whole)
@@ -504,7 +506,7 @@ class Gateway:
             self._turn_down(agent, mid, meta, "validation", refusal, route, arguments)
             return
         brought: State | None = None
-        if new and state is not EMPTY:
+        if not plain and new and state is not EMPTY:
             of = Round(principal_of(agent), route.key.name, "tools/call", tool.name, bytes(arguments))
             brought = self._retries.goes_on(agent, mid, meta, of, responses, state)
             if brought is None:
@@ -525,39 +527,24 @@ class Gateway:
             return
         spec = worker.spec
         now, timeout = self._awakening.since or monotonic(), spec.call_timeout
-        made = TaskCall if tool.task and takes_tasks(worker) else AgentCall
+        made = TaskCall if not plain and tool.task and takes_tasks(worker) else AgentCall
         call = made(agent, client, mid, route, meta, now, now + timeout, timeout)
         call.accounts = self._accounts
-        if meta.budget is not None and not self._in_budget(agent, call, meta.budget, arguments):
-            return
-        if filled:
-            call.filled = brought.filled if brought is not None and brought.filled else filled
-        elif keyless:
-            call.keyless = True
-            if self._catalog.warn(worker.view(), text := does_not_fit(tool.name)):
-                worker.noted(text)
         if self._repeats.failing:
             self._accounts.watch(call, arguments)
-        if tool.structured:
-            call.results = self._checks
         if not answer and spec.transport.kind in _SIGNED_IN_TO:
             call.pages = self
-        modern = client.era == "modern"
-        more = b""
-        if not new:
-            if modern:
-                call.arguments = bytes(arguments)
-        elif modern:
-            call.rounds = self._rounds
-            more = self._reading.rounds_of(call, "tools/call", tool.name, arguments, responses, brought)
-        else:
-            if responses is not EMPTY and url_steps.declined(responses):
-                self._turn_down(agent, mid, meta, "declined", url_steps.not_wanted(worker.name), route, arguments)
+        modern, more = client.era == "modern", b""
+        if not plain:
+            if filled:
+                call.filled = brought.filled if brought is not None and brought.filled else filled
+            call.keyless = keyless
+            found = self._special(agent, call, worker, arguments, responses, brought)
+            if found is None:
                 return
-            if meta.capabilities:
-                call.rounds = self._rounds
-                call.arguments = bytes(arguments)
-                call.asking = Asking(tries=brought.tries) if brought is not None else None
+            more = found
+        elif modern:
+            call.arguments = bytes(arguments)
         if self.circuits.known and (circuit := self.circuits.stops(call)) is not None:
             text, wait = self.circuits.refusal(call, circuit)
             self._turn_down(agent, mid, meta, "circuit_open", text, route, arguments, retryAfterMs=wait)
@@ -579,6 +566,36 @@ class Gateway:
         if (asked := self._turns.asked) and route.key in asked and not self._its_turn(call, arguments, more):
             return
         call.start(arguments, more)
+
+    def _special(
+        self, agent: Agent, call: AgentCall, worker: Worker, arguments: Data, responses: Raw, brought: State | None
+    ) -> bytes | None:
+        """Give a call what its agent, or its tool, wants beyond being called. Returns the members of a retry, with a
+        leading comma; None = it was turned down."""
+        meta, route = call.meta, call.route
+        assert route is not None
+        tool, modern = route.definition, call.client.era == "modern"
+        if meta.budget is not None and not self._in_budget(agent, call, meta.budget, arguments):
+            return None
+        if call.keyless and self._catalog.warn(worker.view(), text := does_not_fit(tool.name)):
+            worker.noted(text)
+        if tool.structured:
+            call.results = self._checks
+        if not meta.modern:
+            if modern:
+                call.arguments = bytes(arguments)
+        elif modern:
+            call.rounds = self._rounds
+            return self._reading.rounds_of(call, "tools/call", tool.name, arguments, responses, brought)
+        elif responses is not EMPTY and url_steps.declined(responses):
+            text = url_steps.not_wanted(worker.name)
+            self._turn_down(agent, call.mid, meta, "declined", text, route, arguments)
+            return None
+        elif meta.capabilities:
+            call.rounds = self._rounds
+            call.arguments = bytes(arguments)
+            call.asking = Asking(tries=brought.tries) if brought is not None else None
+        return b""
 
     def _go(self, call: AgentCall, arguments: bytes, more: bytes) -> None:
         """There is room for a call that waited."""

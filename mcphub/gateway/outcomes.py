@@ -285,8 +285,8 @@ class Outcomes:
 
 
 def is_fine(plain: bytes) -> bool:
-    """Whether a result of a call, an object, certainly does not say that it is an error: most do not. Seen in a third of
-    the time that reading it takes."""
+    """Whether a result of a call, an object, certainly does not say that it is an error: most do not. Seen in a
+    third of the time that reading it takes."""
     return plain.endswith(_FINE) or (b"isError" not in plain and b"\\" not in plain)
 
 
