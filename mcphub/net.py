@@ -21,12 +21,24 @@ import httpcore2
 import httpx2
 
 from mcphub.errors import TransportError
-from mcphub.outbound.failures import FAILURES, Peer, proxy_refuses, renamed, short, wants_tls
+from mcphub.outbound.failures import (
+    FAILURES,
+    Peer,
+    ended_unsaid,
+    may_want_certificate,
+    proxy_refuses,
+    renamed,
+    short,
+    unusable_proxy,
+    wants_certificate,
+    wants_tls,
+    written,
+)
 from mcphub.outbound.guard import Forbidden, Guard
 from mcphub.outbound.inflate import Inflate
 from mcphub.outbound.pool import Pool, Response
-from mcphub.outbound.proxies import proxy_for
-from mcphub.outbound.tls_handshake import speaks_tls
+from mcphub.outbound.proxies import proxy_for, proxy_variable
+from mcphub.outbound.tls_handshake import asks_for_certificate, speaks_tls
 from mcphub.outbound.trust import tls_context, trusting_nobody
 from mcphub.spec import TlsFiles
 
@@ -155,6 +167,8 @@ class HttpClient:
         self.credentials = _basic(url)
         self.signer: Signer | None = None
         self.follow = True
+        #: It shows a certificate of its own.
+        self.certified = False
         self._answered = False
         self._pool = pool
         self._go_to(url)
@@ -174,7 +188,7 @@ class HttpClient:
         """One request; the answer's head has come, within `begin` seconds. Redirects are followed where 307 or 308
         leads to the same origin, or from http to https of the same host. Raises TransportError as `renamed` does, or of
         the kind `no_response`."""
-        hop, tried, signer = 0, 0, self.signer
+        hop, tried, signer, begun = 0, 0, self.signer, self._url
         while True:
             given: Sequence[Header] = ()
             version = 0
@@ -190,12 +204,11 @@ class HttpClient:
                     with anyio.fail_after(begin):
                         response = await self._pool.request(method, self._target, sent, body)
             except TimeoutError:
-                text = f"{self.peer.server} did not begin to answer within {begin:g} s"
+                via = f" (by way of {self.peer.the_proxy})" if self.peer.proxy else ""
+                text = f"{self.peer.server} did not begin to answer within {begin:g} s{via}"
                 raise TransportError(text, kind="no_response") from None
             except FAILURES as e:
-                if await self._wants_tls(e):
-                    raise wants_tls(self.peer.server, "https") from None
-                raise renamed(e, self.peer) from None
+                raise await self._named(e) from None
             self._answered = True
             location = ""
             try:
@@ -210,6 +223,8 @@ class HttpClient:
                         self._go_to(target)
                         continue
                     location = _origin(target)
+                    # What leads nowhere is not gone on from: redirects in a row are counted over all requests.
+                    self._go_to(begun)
                 if signer is not None:
                     # Only a proof has one, and that is never the only header.
                     if len(given) > 1 and (nonce := _header(response, b"dpop-nonce")):
@@ -227,13 +242,21 @@ class HttpClient:
                     with anyio.CancelScope(shield=True):
                         await response.aclose()
 
-    async def _wants_tls(self, error: Exception) -> bool:
-        """Whether a server that never answered was asked without TLS and speaks it; looked at once."""
-        closed = isinstance(error, httpcore2.ReadError) or "without sending a response" in str(error)
-        if self._answered or not closed or self._url.scheme != "http" or self.peer.proxy or self._pool.guarded:
-            return False
+    async def _named(self, error: Exception) -> TransportError:
+        """A failure under its name. Of a server that ended the first connection and never answered it is looked at,
+        once, whether it was asked without TLS and speaks it, or wants a certificate."""
+        found = renamed(error, self.peer)
+        if self._answered or not ended_unsaid(error) or self._pool.guarded:
+            return found
+        if self.peer.proxy:
+            return may_want_certificate(found) if self._url.scheme == "https" and not self.certified else found
         self._answered = True
-        return await speaks_tls(self._url.host, _port(self._url))
+        host, port = self._url.host, _port(self._url)
+        if self._url.scheme == "http":
+            return wants_tls(self.peer.server, "https") if await speaks_tls(host, port) else found
+        if await asks_for_certificate(host, port):
+            return wants_certificate(found, self.peer, self.certified)
+        return found
 
     def within(self, reference: str) -> HttpClient:
         """A client for another URL of the same origin, on the same connections and not closed by itself; `reference` is
@@ -246,7 +269,7 @@ class HttpClient:
             raise TransportError(text, kind="refused")
         other = HttpClient(self._pool, target, self.peer, ())
         other.credentials = self.credentials
-        other.signer, other.follow = self.signer, self.follow
+        other.signer, other.follow, other.certified = self.signer, self.follow, self.certified
         other._answered = True  # the server is known by now: whether it wants TLS is not in question
         return other
 
@@ -339,10 +362,10 @@ def _build(
         raise TransportError(f"cannot use the url: {short(e)}", kind="config") from None
     if url.scheme not in _DEFAULT_PORTS or not url.host:
         raise TransportError("cannot use the url: it is not http:// or https:// with a host", kind="config")
-    server = f"[{url.host}]:{_port(url)}" if ":" in url.host else f"{url.host}:{_port(url)}"
     via, bad = proxy_for(url.scheme, url.host, _port(url), env)
     warnings = [f"NO_PROXY: {ascii(item)[1:-1][:60]!r} is no host, address or network, and not used" for item in bad]
-    proxy, between = _proxy(via, env)
+    variable = proxy_variable(url.scheme, env) if via else ""
+    proxy, between = _proxy(via, env, variable)
     if proxy is not None and guard is not None:
         try:
             for known in _written(url.host):
@@ -351,7 +374,10 @@ def _build(
             raise TransportError(str(e), kind="forbidden") from None
     # http on its own port may be redirected to https.
     context = tls_context(env, tls) if url.scheme == "https" or _port(url) == 80 else trusting_nobody()
-    return HttpClient(Pool(context, proxy, guard), url, Peer(server, between), warnings)
+    pool = Pool(context, proxy, guard, between=between)
+    client = HttpClient(pool, url, Peer(written(url.host, _port(url)), between, variable), warnings)
+    client.certified = tls is not None and bool(tls.cert)
+    return client
 
 
 def _written(host: str) -> list[str]:
@@ -363,21 +389,20 @@ def _written(host: str) -> list[str]:
     return [str(where[0]) for *_, where in found]
 
 
-def _proxy(via: str, env: Mapping[str, str]) -> tuple[httpcore2.Proxy | None, str]:
+def _proxy(via: str, env: Mapping[str, str], variable: str) -> tuple[httpcore2.Proxy | None, str]:
     """(the proxy, its `HOST:PORT`). Credentials in its URL go to it alone, and into no message."""
     if not via:
         return None, ""
     try:
         url = httpx2.URL(via)
     except (httpx2.InvalidURL, ValueError):
-        raise TransportError("cannot use the proxy of the environment: it is no URL", kind="config") from None
+        raise unusable_proxy(variable, "it is no URL") from None
     if url.scheme not in _DEFAULT_PORTS or not url.host:
-        text = f"cannot use the proxy of the environment: {url.scheme or 'no scheme'} is not http or https"
-        raise TransportError(text, kind="config")
+        raise unusable_proxy(variable, f"{url.scheme or 'no scheme'} is not http or https, with a host")
     address = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=_port(url), target=b"/")
     auth = (url.username.encode(), url.password.encode()) if url.userinfo else None
     context = tls_context(env) if url.scheme == "https" else None
-    return httpcore2.Proxy(address, auth=auth, ssl_context=context), f"{url.host}:{_port(url)}"
+    return httpcore2.Proxy(address, auth=auth, ssl_context=context), written(url.host, _port(url))
 
 
 # Their debug logs hold headers.

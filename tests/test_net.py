@@ -19,6 +19,7 @@ import pytest
 
 from mcphub.errors import TransportError
 from mcphub.net import MAX_REDIRECTS, Header, http_client
+from mcphub.outbound import pool
 from mcphub.spec import TlsFiles
 from tests.fakes.certificates import Authority
 from tests.fakes.rude_http import (
@@ -35,6 +36,7 @@ from tests.fakes.rude_http import (
     redirect,
     stream,
 )
+from tests.fakes.tunnel import proxy as tunnel
 
 pytestmark = pytest.mark.anyio
 
@@ -123,12 +125,100 @@ async def test_a_proxy_that_is_not_there() -> None:
     port = free_port()
     error = await failure("https://m.example/", {"HTTPS_PROXY": f"http://u:s3cret@127.0.0.1:{port}"})
     assert error.kind == "unreachable"
-    assert str(error) == f"nothing listens at 127.0.0.1:{port}"
+    said = f"cannot reach the proxy 127.0.0.1:{port} of HTTPS_PROXY: nothing listens there; "
+    assert str(error).startswith(said) and "s3cret" not in str(error)
     async with RudeHttp(lambda request: empty(407)) as proxy:
         error = await failure("https://m.example/", {"HTTPS_PROXY": f"http://u:s3cret@127.0.0.1:{proxy.port}"})
     assert error.kind == "unreachable"
-    assert f"the proxy 127.0.0.1:{proxy.port} refuses: 407" in str(error)
+    assert f"the proxy 127.0.0.1:{proxy.port} of HTTPS_PROXY refuses: 407" in str(error)
     assert "s3cret" not in str(error)
+
+
+@pytest.mark.parametrize("url", ["http://m.example/", "https://m.example/"])
+async def test_a_proxy_that_does_not_work(url: str) -> None:
+    """C073: whatever fails before the proxy has led to the server is said to be the proxy's, whichever variable names
+    it; no credentials are shown."""
+
+    async def close(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive(1 << 16)
+
+    async def garbage(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive(1 << 16)
+            await stream.send(b"\x00\xffgarbage\r\n\r\n")
+
+    async with listening(close) as closing, listening(garbage) as babbling:
+        tunnel = url.startswith("https")
+        for via, kind, said in (
+            (f"http://u:s3cret@127.0.0.1:{free_port()}", "unreachable", "nothing listens there"),
+            ("http://u:s3cret@no-such-proxy.invalid:1", "unreachable", "cannot resolve no-such-proxy.invalid"),
+            (f"https://u:s3cret@127.0.0.1:{closing}", "unreachable", "it closed the connection in the TLS handshake"),
+            (f"https://u:s3cret@127.0.0.1:{babbling}", "tls", "does not speak TLS, and was asked to: its URL should"),
+            (f"http://u:s3cret@127.0.0.1:{closing}", "unreachable" if tunnel else "lost",
+             "it closed the connection without an answer" if tunnel else "closed the connection without an answer"),
+            (f"http://u:s3cret@127.0.0.1:{babbling}", "unreachable" if tunnel else "lost",
+             "it does not speak HTTP as a proxy should" if tunnel else "does not speak HTTP as it should"),
+        ):  # fmt: skip
+            error = await failure(url, {"all_proxy": via})
+            assert said in str(error)
+            assert f"the proxy {via.rpartition('@')[2]} of all_proxy" in str(error)
+            assert error.kind == kind
+            assert "s3cret" not in str(error)
+
+
+async def test_a_proxy_that_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that is silent, in its handshake or about the tunnel, is named when its time is over, and meanwhile as
+    what is waited for; a server behind it that is silent about TLS is no fault of the proxy."""
+    monkeypatch.setattr("mcphub.outbound.proxied.LEAD_WITHIN", 0.2)
+    monkeypatch.setitem(pool._TIMEOUTS["timeout"], "connect", 0.1)
+
+    async def hush(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            with pytest.raises(anyio.EndOfStream):
+                while True:
+                    await stream.receive(1 << 16)
+
+    async with listening(hush) as silent, tunnel() as (leading, _):
+        for via, url, kind, said, missing in (
+            (f"http://127.0.0.1:{silent}", "https://m.example/", "unreachable",
+             "takes the connection, but did not lead to m.example:443 within", "answer of the proxy 127.0.0.1:"),
+            (f"https://127.0.0.1:{silent}", "https://m.example/", "unreachable",
+             "it did not finish the TLS handshake within", " to the TLS handshake"),
+            (f"http://127.0.0.1:{leading}", f"https://m.example:{silent}/", "tls",
+             f"m.example:{silent} takes the connection, but did not finish the TLS", "answer to the TLS handshake"),
+        ):  # fmt: skip
+            async with http_client(url, {"HTTPS_PROXY": via}) as client:
+                with anyio.fail_after(5), pytest.raises(TransportError) as caught:
+                    async with client.exchange("POST", [], b"{}"):
+                        pass
+                assert missing in client.waits_for
+            assert said in str(caught.value)
+            assert f"the proxy {via.rpartition('/')[2]} of HTTPS_PROXY" in str(caught.value)
+            assert caught.value.kind == kind
+
+
+async def test_tls_by_way_of_a_proxy(tmp_path: Path) -> None:
+    """C074: whose certificate is not trusted is told apart, the proxy's or the server's; with both trusted it works."""
+    authority, other = Authority.made(tmp_path), tmp_path / "other"
+    other.mkdir()
+    stranger = Authority.made(other)
+    trusted = {"SSL_CERT_FILE": str(authority.path)}
+    async with (
+        RudeHttp(hello, tls=authority.server("m.example")) as server,
+        RudeHttp(hello, tls=stranger.server("m.example")) as strange,
+        tunnel(tls=authority.server("127.0.0.1")) as (good, _),
+        tunnel(tls=stranger.server("127.0.0.1")) as (bad, _),
+    ):
+        url = f"https://m.example:{server.port}/mcp"
+        assert await post(url, {**trusted, "HTTPS_PROXY": f"https://127.0.0.1:{good}"}) == (200, b"hello")
+        error = await failure(url, {**trusted, "HTTPS_PROXY": f"https://127.0.0.1:{bad}"})
+        said = f"the certificate of the proxy 127.0.0.1:{bad} of HTTPS_PROXY cannot be trusted: "
+        assert (error.kind, str(error).startswith(said)) == ("tls", True)
+        url = f"https://m.example:{strange.port}/mcp"
+        error = await failure(url, {**trusted, "HTTPS_PROXY": f"https://127.0.0.1:{good}"})
+        assert str(error).startswith(f"the certificate of m.example:{strange.port} cannot be trusted: ")
+        assert str(error).endswith(f"(by way of the proxy 127.0.0.1:{good} of HTTPS_PROXY)")
 
 
 async def test_a_proxy_that_wants_a_password() -> None:
@@ -139,8 +229,8 @@ async def test_a_proxy_that_wants_a_password() -> None:
         assert (await post(proxy.url))[0] == 407
     assert error.kind == "unreachable" and "s3cret" not in str(error)
     assert str(error) == (
-        f"the proxy 127.0.0.1:{proxy.port} refuses: 407 Proxy Authentication Required; give its user and password in "
-        "the URL of HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"
+        f"the proxy 127.0.0.1:{proxy.port} of HTTP_PROXY refuses: 407 Proxy Authentication Required; give its user and "
+        "password in the URL of HTTP_PROXY"
     )
 
 
@@ -193,7 +283,40 @@ async def test_tls_where_there_is_none() -> None:
     async with listening(refuse) as port:
         error = await failure(f"https://127.0.0.1:{port}/")
     assert error.kind == "tls"
-    assert f"TLS with 127.0.0.1:{port} failed" in str(error)
+    said = "answers without TLS, and was asked with it: the URL should begin with http://, or its port is another"
+    assert str(error) == f"127.0.0.1:{port} {said}"
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_certificate_that_is_wanted_unsaid(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    """asyncio's own servers hang up without an alert: that they had asked for a certificate is found out. With one that
+    is not accepted it is said that this may be why; of a server that asked for none nothing of it is said."""
+    authority, other = Authority.made(tmp_path), tmp_path / "other"
+    other.mkdir()
+    cert, key = Authority.made(other).client("me")
+    tls = authority.server("127.0.0.1")
+    tls.maximum_version = version
+    tls.verify_mode = ssl.CERT_REQUIRED
+    tls.load_verify_locations(authority.path)
+
+    async def fails(url: str, files: TlsFiles) -> TransportError:
+        with anyio.fail_after(10), pytest.raises(TransportError) as caught:
+            async with http_client(url, {}, tls=files) as client, client.exchange("POST", [], b"{}"):
+                pass
+        return caught.value
+
+    async with RudeHttp(hello, tls=tls) as server:
+        error = await fails(server.url, TlsFiles(ca=str(authority.path)))
+        assert (error.kind, str(error)) == (
+            "tls",
+            f"127.0.0.1:{server.port} asks for a client certificate, and ends the connection without one; name one in "
+            "tls.cert and tls.key of the entry",
+        )
+        error = await fails(server.url, TlsFiles(str(cert), str(key), str(authority.path)))
+        assert "is that of tls.cert the right one?" in str(error) or "refuses the client certificate" in str(error)
+    async with RudeHttp(lambda _: raw(CLOSE), tls=authority.server("127.0.0.1")) as server:
+        error = await fails(server.url, TlsFiles(ca=str(authority.path)))
+        assert str(error) == f"127.0.0.1:{server.port} closed the connection without an answer"
 
 
 async def test_tls_that_is_not_asked_for(tmp_path: Path) -> None:
@@ -246,6 +369,22 @@ async def test_a_loop_of_redirects() -> None:
         with anyio.fail_after(10):
             async with http_client(server.url, {}) as client, client.exchange("POST", [], b"{}") as answer:
                 assert (answer.status, answer.followed) == (307, MAX_REDIRECTS)
+
+
+async def test_redirects_are_counted_over_requests() -> None:
+    """C071: a request does not go on from where the one before gave up, so that six in a row stay too many."""
+
+    def chain(request: Request) -> Reply:
+        left = int(request.path.rpartition("/")[2])
+        return redirect(308, f"/{left - 1}") if left else hello(request)
+
+    async with RudeHttp(chain) as server:
+        with anyio.fail_after(10):
+            async with http_client(f"{server.origin}/{MAX_REDIRECTS + 1}", {}) as client:
+                for _ in range(2):
+                    async with client.exchange("POST", [], b"{}") as answer:
+                        assert (answer.status, answer.followed) == (308, MAX_REDIRECTS)
+            assert await post(f"{server.origin}/{MAX_REDIRECTS}") == (200, b"hello")
 
 
 async def test_a_handshake_that_is_given_up() -> None:

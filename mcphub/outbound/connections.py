@@ -28,6 +28,10 @@ class TlsTimeout(httpcore2.ConnectTimeout):
     """The server took the connection, and did not finish the TLS handshake in time."""
 
 
+class TlsClosed(httpcore2.ConnectError):
+    """The server took the connection, and closed it in the middle of the TLS handshake."""
+
+
 class _Stream(httpcore2.AsyncNetworkStream):
     """A connection on which a request's head and body leave in one write, when the answer is first read."""
 

@@ -17,10 +17,11 @@ import anyio
 import anyio.lowlevel
 import httpcore2
 
-from mcphub.outbound.connections import CONNECT_TIMEOUT, KEEP_ALIVE, TOGETHER, Backend, TlsTimeout
+from mcphub.outbound.connections import CONNECT_TIMEOUT, KEEP_ALIVE, TOGETHER, Backend, TlsClosed, TlsTimeout
 from mcphub.outbound.dial import dial
 from mcphub.outbound.guard import Guard
 from mcphub.outbound.line import Header, Line
+from mcphub.outbound.proxied import Way
 
 #: Seconds for one write of a request.
 WRITE_TIMEOUT = 60.0
@@ -107,15 +108,21 @@ class _FromCore:
 
 
 class Pool:
-    """The connections of one client; `proxy` stands in between, where there is one."""
+    """The connections of one client; `proxy` stands in between, where there is one, and is shown as `between`."""
 
     def __init__(
-        self, context: ssl.SSLContext, proxy: httpcore2.Proxy | None, guard: Guard | None = None
+        self,
+        context: ssl.SSLContext,
+        proxy: httpcore2.Proxy | None,
+        guard: Guard | None = None,
+        *,
+        between: str = "",
     ) -> None:
         self._context = context
         self._guard = guard
         self._direct = proxy is None
-        #: What is missing of the first connection, "" = it is there, or is not ours to open.
+        self._between = between
+        #: What is missing of the first connection, or of the first answer by way of a proxy, "" = it is there.
         self.waits_for = ""
         self._reached = False
         self._idle: dict[Origin, list[Line]] = {}
@@ -147,8 +154,7 @@ class Pool:
         if head is None or len(body or b"") > TOGETHER:
             if self._core_in_doubt:
                 await self._forget_idle_of_core()
-            request = httpcore2.Request(method, url, headers=_sized(headers, body), content=body, extensions=_TIMEOUTS)
-            return _FromCore(await self._core.handle_async_request(request))
+            return _FromCore(await self._by_core(method, url, _sized(headers, body), body))
         data = head + b"\r\n" if body is None else b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
         origin = (url.scheme, url.host, url.port or (443 if url.scheme == b"https" else 80))
         line = self._kept(origin) or await self._connected(origin)
@@ -159,6 +165,19 @@ class Pool:
             self._lines.discard(line)
             raise
         return _OnLine(line, self, origin)
+
+    async def _by_core(
+        self, method: str, url: httpcore2.URL, headers: Sequence[Header], body: bytes | None
+    ) -> httpcore2.Response:
+        request = httpcore2.Request(method, url, headers=headers, content=body, extensions=_TIMEOUTS)
+        if self._direct:
+            return await self._core.handle_async_request(request)
+        way = Way(self._between, url.scheme == b"https", self._missing)
+        request.extensions = {**_TIMEOUTS, "trace": way.trace}
+        response = await way.request(self._core, request)
+        self._missing("")
+        self._reached = True
+        return response
 
     def _kept(self, origin: Origin) -> Line | None:
         idle = self._idle.get(origin, [])
@@ -225,6 +244,8 @@ class Pool:
                 if dialled:
                     raise TlsTimeout(str(e)) from e
                 raise httpcore2.ConnectTimeout(str(e)) from e
+            if dialled and isinstance(e, ConnectionError | ssl.SSLEOFError):
+                raise TlsClosed(str(e)) from e
             raise httpcore2.ConnectError(str(e)) from e
         self._lines.add(line)
         self._missing("")

@@ -32,6 +32,12 @@ def proxy_for(scheme: str, host: str, port: int, env: Mapping[str, str]) -> tupl
     return proxy if "://" in proxy else f"http://{proxy}", tuple(bad)
 
 
+def proxy_variable(scheme: str, env: Mapping[str, str]) -> str:
+    """The name of the variable that `proxy_for` takes a proxy from for this scheme, as it is spelt; "" = none."""
+    names = (name for lower in (f"{scheme}_proxy", "all_proxy") for name in (lower, lower.upper()))
+    return next((name for name in names if (env.get(name) or "").strip()), "")
+
+
 def _variable(env: Mapping[str, str], name: str) -> str:
     return (env.get(name) or env.get(name.upper()) or "").strip()
 

@@ -11,8 +11,11 @@ from typing import Any
 
 import anyio
 
-#: Seconds for finding out whether a server wants TLS.
+#: Seconds for finding out whether a server wants TLS, or a certificate.
 LOOK = 2.0
+#: A type of record and one of message (RFC 8446, 5.1 and 4).
+_HANDSHAKE = 22
+_CERTIFICATE_REQUEST = 13
 
 _SHORT = {"commonName": "CN", "organizationName": "O", "organizationalUnitName": "OU", "countryName": "C"}
 #: Characters of a name that are shown.
@@ -38,8 +41,31 @@ def parties(error: ssl.SSLCertVerificationError) -> str:
 
 async def speaks_tls(host: str, port: int) -> bool:
     """Whether a server answers a TLS handshake, whoever it is: nothing is sent after it, and nobody is trusted."""
+    return await _shaken(host, port, _trusting_anybody())
+
+
+async def asks_for_certificate(host: str, port: int) -> bool:
+    """Whether a server asks for a client certificate in its handshake, as it may do and still go without. Nothing is
+    sent after it, nobody is trusted, and no certificate is shown."""
+    context, asked = _trusting_anybody(), []
+
+    def look(connection: object, direction: str, version: object, content: object, message: int, data: bytes) -> None:
+        if direction == "read" and content == _HANDSHAKE and message == _CERTIFICATE_REQUEST:
+            asked.append(True)
+
+    # Not documented; where there is no such thing, nobody was asked.
+    context._msg_callback = look  # type: ignore[attr-defined]
+    await _shaken(host, port, context)
+    return bool(asked)
+
+
+def _trusting_anybody() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+async def _shaken(host: str, port: int, context: ssl.SSLContext) -> bool:
     try:
         with anyio.fail_after(LOOK):
             stream = await anyio.connect_tcp(

@@ -16,6 +16,9 @@ from mcphub.errors import TransportError
 from mcphub.outbound.tls_handshake import TellingHandshake
 from mcphub.spec import TlsFiles
 
+#: Bytes of a file that are looked through for what is missing.
+_MOST = 1 << 20
+
 
 def tls_context(env: Mapping[str, str], files: TlsFiles | None = None) -> ssl.SSLContext:
     """Whom to trust: the system's store, or SSL_CERT_FILE and SSL_CERT_DIR in its place; NODE_EXTRA_CA_CERTS adds to
@@ -77,10 +80,31 @@ def _show(context: ssl.SSLContext, files: TlsFiles) -> None:
         context.load_cert_chain(files.cert, files.key or None, password=lambda: b"")
     except (OSError, ValueError) as e:  # of TLS too
         named = f"tls.cert {files.cert}" + (f" with tls.key {files.key}" if files.key else "")
-        raise TransportError(f"cannot use the client certificate of {named}: {_why(e)}", kind="config") from None
+        why = _lacks(files) or _why(e)
+        raise TransportError(f"cannot use the client certificate of {named}: {why}", kind="config") from None
+
+
+def _lacks(files: TlsFiles) -> str:
+    """What is not in the files that name a client certificate, "" = nothing: TLS calls all of that by one name."""
+    try:
+        with open(files.cert, "rb") as file:
+            cert = file.read(_MOST)
+        with open(files.key or files.cert, "rb") as file:
+            key = file.read(_MOST)
+    except (OSError, ValueError):
+        return ""
+    if b"CERTIFICATE-----" not in cert:
+        return "there is no certificate in tls.cert; PEM is expected"
+    if b"PRIVATE KEY-----" in key:
+        return ""
+    if files.key:
+        return "there is no private key in tls.key; PEM is expected, without a password"
+    return "the private key is missing: name its file in tls.key, or put it into that of tls.cert"
 
 
 def _why(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
+        return "key values mismatch: the key is not that of the certificate"
     if isinstance(error, ssl.SSLError):
         return f"{(error.reason or str(error)).replace('_', ' ').lower()}; PEM is expected, without a password"
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -6,10 +6,12 @@ nothing of this process's environment: proxies and certificates are those of `pr
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import functools
 import logging
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -22,22 +24,33 @@ from websockets.exceptions import (
     ConnectionClosed,
     InvalidHandshake,
     InvalidMessage,
-    InvalidProxy,
     InvalidStatus,
     InvalidURI,
-    ProxyError,
     TooManyFragments,
 )
 from websockets.typing import Subprotocol
 
 from mcphub.errors import TransportError
 from mcphub.outbound import close_codes
-from mcphub.outbound.connections import CONNECT_TIMEOUT, KEEP_ALIVE
+from mcphub.outbound.connections import CONNECT_TIMEOUT, KEEP_ALIVE, TlsClosed
 from mcphub.outbound.dial import dial
-from mcphub.outbound.failures import Peer, proxy_refuses, renamed, short, wants_tls
-from mcphub.outbound.proxies import proxy_for
-from mcphub.outbound.tls_handshake import speaks_tls
+from mcphub.outbound.failures import (
+    Peer,
+    by_way,
+    ended_unsaid,
+    may_want_certificate,
+    renamed,
+    short,
+    unusable_proxy,
+    wants_certificate,
+    wants_tls,
+    written,
+)
+from mcphub.outbound.proxied import AtProxy
+from mcphub.outbound.proxies import proxy_for, proxy_variable
+from mcphub.outbound.tls_handshake import asks_for_certificate, speaks_tls
 from mcphub.outbound.trust import tls_context
+from mcphub.outbound.tunnel import open_tunnel
 from mcphub.spec import TlsFiles
 
 Header = tuple[bytes, bytes]
@@ -82,8 +95,40 @@ class Closed(Exception):
     """The connection is over; its text says why, for a person."""
 
 
+class _Connection(ClientConnection):
+    """One that can end before it began: behind a proxy that happens where TLS with the server fails."""
+
+    begun = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.begun = True
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.begun:
+            super().connection_lost(exc)
+
+
 class _Connect(connect):
-    """One attempt, to this address alone."""
+    """One attempt, to this address alone; with `tunnel` by way of the proxy that this leads through."""
+
+    tunnel: Callable[[], Awaitable[asyncio.Transport]] | None = None
+
+    async def open_tcp_connection(self) -> ClientConnection:
+        if self.tunnel is None:
+            return await super().open_tcp_connection()
+        transport: asyncio.Transport | None = await self.tunnel()
+        assert transport is not None
+        connection = self.factory(self.ws_uri)
+        transport.set_protocol(connection)
+        context = self.create_connection_kwargs.get("ssl")
+        if context is not None:
+            transport = await asyncio.get_running_loop().start_tls(
+                transport, connection, context, server_hostname=self.ws_uri.host
+            )
+            assert transport is not None
+        connection.connection_made(transport)
+        return connection
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -143,49 +188,86 @@ async def open_websocket(
     Raises TransportError as `renamed` does, or of the kinds `no_response` and `refused`, and Rejected."""
     url = _parsed(text)
     port = url.port or _PORTS[url.scheme]
-    peer = Peer(f"[{url.host}]:{port}" if ":" in url.host else f"{url.host}:{port}")
-    via, bad = proxy_for("https" if url.scheme == "wss" else "http", url.host, port, env)
+    peer = Peer(written(url.host, port), plain="ws")
+    scheme = "https" if url.scheme == "wss" else "http"
+    via, bad = proxy_for(scheme, url.host, port, env)
     warnings = tuple(f"NO_PROXY: {ascii(item)[1:-1][:60]!r} is no host, address or network" for item in bad)
+    proxy = None
     if via:
-        proxy = _proxy(via)
-        peer = Peer(peer.server, f"{proxy.host}:{proxy.port or (443 if proxy.scheme == 'https' else 80)}")
+        variable = proxy_variable(scheme, env)
+        proxy = _proxy(via, variable)
+        between = written(proxy.host, proxy.port or (443 if proxy.scheme == "https" else 80))
+        peer = Peer(peer.server, between, variable, "ws")
     context = await anyio.to_thread.run_sync(tls_context, env, tls) if url.scheme == "wss" else None
     secure_proxy = await anyio.to_thread.run_sync(tls_context, env) if via.startswith("https:") else None
-    made: list[ClientConnection] = []
+    made: list[_Connection] = []
+    most = CONNECT_TIMEOUT + AGREE_WITHIN
 
     def make(*args: Any, **options: Any) -> ClientConnection:
-        made.append(ClientConnection(*args, **options))
+        made.append(_Connection(*args, **options))
+        scope.deadline = anyio.current_time() + most  # the server is reached
         return made[-1]
 
     try:
-        with anyio.fail_after(CONNECT_TIMEOUT + AGREE_WITHIN):
-            connection = await _connected(url, port, headers, via, context, secure_proxy, limit, make)
+        with anyio.fail_after(CONNECT_TIMEOUT + most) as scope:
+            target = written(url.raw_host.decode("ascii").strip("[]"), port)
+            tunnel = functools.partial(open_tunnel, proxy, target, secure_proxy) if proxy is not None else None
+            connection = await _connected(url, port, headers, tunnel, context, limit, make)
     except InvalidStatus as e:
         found = {name.lower(): value for name, value in e.response.headers.raw_items()}
         raise Rejected(e.response.status_code, found, bytes(e.response.body or b"")) from None
-    except ProxyError as e:
-        raise proxy_refuses(peer, short(e)) from None
-    except (InvalidURI, InvalidProxy) as e:
+    except (AtProxy, httpcore2.ProxyError) as e:
+        raise renamed(e, peer) from None
+    except InvalidURI as e:
         raise TransportError(f"cannot use the url: {e.msg}", kind="config") from None
     except _NoConnection as e:
         raise renamed(httpcore2.ConnectTimeout(str(e)), peer) from None
     except TimeoutError as e:
         if isinstance(e, OSError) and e.errno is not None:
             raise renamed(_connect_error(e), peer) from None
-        text = f"{peer.server} did not become a WebSocket within {CONNECT_TIMEOUT + AGREE_WITHIN:g} s"
-        raise TransportError(text, kind="no_response") from None
+        text = f"{peer.server} did not become a WebSocket within {most:g} s"
+        raise by_way(TransportError(text, kind="no_response"), peer) from None
     except (InvalidHandshake, EOFError, ConnectionResetError, BrokenPipeError) as e:
+        if made and not made[-1].begun:
+            raise await _certified(renamed(_tls_closed(e), peer), peer, url, port, via, tls) from None
         if made and isinstance(broken := made[-1].connection_exc, OSError) and not isinstance(e, OSError):
-            raise renamed(_connect_error(broken), peer) from None
+            failed = renamed(_connect_error(broken), peer)
+            if isinstance(broken, ConnectionError):
+                failed = await _certified(failed, peer, url, port, via, tls)
+            raise failed from None
         if isinstance(e, InvalidMessage) or not isinstance(e, InvalidHandshake):
             why = _unread(e)
             if why == _NOTHING and url.scheme == "ws" and not via and await speaks_tls(url.host, port):
                 raise wants_tls(peer.server, "wss") from None
-            raise TransportError(f"{peer.server} is no WebSocket: it {why}", kind="refused") from None
-        raise TransportError(f"{peer.server} is no WebSocket: {short(e)}", kind="refused") from None
+            failed = by_way(TransportError(f"{peer.server} is no WebSocket: it {why}", kind="refused"), peer)
+            if why == _NOTHING:
+                failed = await _certified(failed, peer, url, port, via, tls)
+            raise failed from None
+        raise by_way(TransportError(f"{peer.server} is no WebSocket: {short(e)}", kind="refused"), peer) from None
     except OSError as e:  # of TLS too
-        raise renamed(_connect_error(e), peer) from None
+        error = _connect_error(e)
+        if url.scheme == "wss" and ended_unsaid(error):
+            raise await _certified(renamed(error, peer), peer, url, port, via, tls) from None
+        raise renamed(error, peer) from None
     return WebSocket(connection, limit), warnings
+
+
+async def _certified(
+    found: TransportError, peer: Peer, url: httpx2.URL, port: int, via: str, tls: TlsFiles | None
+) -> TransportError:
+    """What `found` says of a connection that the server ended unsaid, or that it wants a certificate."""
+    given = tls is not None and bool(tls.cert)
+    if url.scheme != "wss":
+        return found
+    if via:
+        return found if given else may_want_certificate(found)
+    return wants_certificate(found, peer, given) if await asks_for_certificate(url.host, port) else found
+
+
+def _tls_closed(error: Exception) -> TlsClosed:
+    wrapped = TlsClosed(str(error))
+    wrapped.__cause__ = error
+    return wrapped
 
 
 def _unread(error: Exception) -> str:
@@ -200,9 +282,8 @@ async def _connected(
     url: httpx2.URL,
     port: int,
     headers: Sequence[Header],
-    via: str,
+    tunnel: Callable[[], Awaitable[asyncio.Transport]] | None,
     context: ssl.SSLContext | None,
-    secure_proxy: ssl.SSLContext | None,
     limit: int,
     make: Callable[..., ClientConnection],
 ) -> ClientConnection:
@@ -210,10 +291,8 @@ async def _connected(
     if context is not None:
         context.set_alpn_protocols(["http/1.1"])
         options["ssl"] = context
-    if secure_proxy is not None:
-        options["proxy_ssl"] = secure_proxy
     sock = None
-    if not via:
+    if tunnel is None:
         with anyio.move_on_after(CONNECT_TIMEOUT):
             sock = await dial(url.host, port)
         if sock is None:
@@ -222,13 +301,13 @@ async def _connected(
             sock.setsockopt(*option)
         options["sock"] = sock
     try:
-        return await _Connect(
+        attempt = _Connect(
             str(url.copy_with(userinfo=b"", fragment=None)),
             subprotocols=[SUBPROTOCOL],
             compression=None,
             additional_headers=[(name.decode("ascii"), value.decode("latin-1")) for name, value in headers],
             user_agent_header=None,
-            proxy=via or None,
+            proxy=None,
             open_timeout=None,
             ping_interval=PING_EVERY,
             ping_timeout=PONG_WITHIN,
@@ -239,6 +318,8 @@ async def _connected(
             create_connection=make,  # type: ignore[arg-type]
             **options,
         )
+        attempt.tunnel = tunnel
+        return await attempt
     except BaseException:
         if sock is not None:
             sock.close()
@@ -261,15 +342,14 @@ def _parsed(text: str) -> httpx2.URL:
     return url
 
 
-def _proxy(via: str) -> httpx2.URL:
+def _proxy(via: str, variable: str) -> httpx2.URL:
     """Credentials in its URL go to it alone, and into no message."""
     try:
         url = httpx2.URL(via)
     except (httpx2.InvalidURL, ValueError):
-        raise TransportError("cannot use the proxy of the environment: it is no URL", kind="config") from None
+        raise unusable_proxy(variable, "it is no URL") from None
     if url.scheme not in ("http", "https") or not url.host:
-        text = f"cannot use the proxy of the environment: {url.scheme or 'no scheme'} is not http or https"
-        raise TransportError(text, kind="config")
+        raise unusable_proxy(variable, f"{url.scheme or 'no scheme'} is not http or https, with a host")
     return url
 
 

@@ -62,7 +62,9 @@ def test_certificates_of_an_entry(tmp_path: Path) -> None:
     [
         (TlsFiles(ca="/nowhere"), "tls.ca /nowhere: No such file"),
         (TlsFiles(cert="/nowhere"), "tls.cert /nowhere: No such file"),
-        (TlsFiles(cert="me.pem"), "tls.cert DIR/me.pem: "),
+        (TlsFiles(cert="me.pem"), "tls.cert DIR/me.pem: the private key is missing: name its file in tls.key"),
+        (TlsFiles("me.pem", "me.pem"), "with tls.key DIR/me.pem: there is no private key in tls.key"),
+        (TlsFiles("me.key", "me.key"), "with tls.key DIR/me.key: there is no certificate in tls.cert"),
         (TlsFiles("me.pem", "other.key"), "with tls.key DIR/other.key: key values mismatch"),
         (TlsFiles("locked.pem", "locked.key"), "PEM is expected, without a password"),
         (TlsFiles(ca="me.key"), "tls.ca DIR/me.key: "),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 
 import anyio
 import pytest
 
+from mcphub.errors import TransportError
+from mcphub.spec import HttpSpec, SseSpec, WsSpec
 from tests.fakes.scripted import GARBAGE, TEXT
 from tests.transport.bindings import BINDINGS, LEAVING, opened
-from tests.transport.http_peers import Peer
+from tests.transport.http_peers import Peer, linked
 from tests.transport.peers import clean
 
 pytestmark = pytest.mark.anyio
@@ -158,3 +161,25 @@ async def test_garbage(kind: str) -> None:
             assert GARBAGE in [data for _, data in peer.told.frames]
         await begin(peer, kind)
         assert peer.told.ends == []
+
+
+@pytest.mark.parametrize("url", ["http://far.example/mcp", "https://far.example/mcp"])
+@pytest.mark.parametrize("kind", [HttpSpec, SseSpec, WsSpec])
+async def test_a_proxy_that_is_not_there(kind: type[HttpSpec], url: str) -> None:
+    """C073: it is the proxy that is named, with the variable that names it, and none of its credentials."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    env = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY"), f"http://u:s3cret@127.0.0.1:{port}")
+    if kind is WsSpec:
+        with pytest.raises(TransportError) as caught:
+            async with linked(url.replace("http", "ws"), env=env, kind=kind):
+                raise AssertionError("opened")
+        said = str(caught.value)
+    else:
+        async with linked(url, env=env, kind=kind) as peer:
+            mid = peer.start("initialize", {})
+            assert await peer.ended(mid) == "unreachable"
+            said = peer.told.text(mid)
+    variable = "HTTPS_PROXY" if url.startswith("https") else "HTTP_PROXY"
+    assert said.startswith(f"cannot reach the proxy 127.0.0.1:{port} of {variable}: nothing listens there; ")
+    assert "s3cret" not in said
