@@ -39,7 +39,7 @@ class Carried:
             if client.era == before.era and request_id in frames and isinstance(waiter, Mover):
                 client.carry_on(request_id, waiter, frames[request_id])
             else:
-                waiter.unanswered("refused", "its session was over before the server acted on it")
+                waiter.unanswered("session_over", "its session was over before the server acted on it")
 
     def give_up(self) -> None:
         """There is no next connection for them."""
@@ -57,4 +57,4 @@ class Carried:
 def _refuse(client: Client) -> None:
     while client.returned:
         _, waiter = client.returned.popitem()
-        waiter.unanswered("refused", "its session was over, and another one cannot be had")
+        waiter.unanswered("session_over", "its session was over, and another one cannot be had")

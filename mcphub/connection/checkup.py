@@ -19,19 +19,24 @@ _NOWHERE = frozenset(["timeout", "unreachable", "no_response"])
 
 
 class Checkup(Reply):
-    """One of a connection. `now`: the clock."""
+    """One of a connection. `now`: the clock; `busy`: whether a call is in flight at its server, on whichever of its
+    connections; None = this one alone is looked at."""
 
-    __slots__ = ("_client", "_method", "_now")
+    __slots__ = ("_busy", "_client", "_method", "_now")
 
-    def __init__(self, client: Client, method: str, now: Callable[[], float]) -> None:
+    def __init__(
+        self, client: Client, method: str, now: Callable[[], float], busy: Callable[[], bool] | None = None
+    ) -> None:
         super().__init__(now() + PATIENCE)
         self._client = client
         self._method = method
         self._now = now
+        self._busy = busy if busy is not None else lambda: bool(client.calls)
 
     def begin(self) -> None:
         client = self._client
         if client.ready and not client.over and not client.gone:
+            self.uncounted = self._busy()  # it must not end a call that runs
             client.start(self, self._method)
 
     def answered(self, env: Envelope) -> None:
@@ -40,7 +45,7 @@ class Checkup(Reply):
     def unanswered(self, kind: str, message: str) -> None:
         if kind not in _NOWHERE or self._client.severed:
             return  # where there is no way again, it is looked at when there is one
-        if not self._client.calls:
+        if not self._busy():
             self._client.give_up(f"it does not answer any more: {message}")
         elif kind == "timeout":
-            Checkup(self._client, self._method, self._now).begin()
+            Checkup(self._client, self._method, self._now, self._busy).begin()

@@ -16,6 +16,7 @@ import msgspec
 from mcphub.channel import Channel, Data
 from mcphub.connection import capability_sets, strikes
 from mcphub.connection.held import Held
+from mcphub.connection.strays import Strays
 from mcphub.connection.withdrawn import Behind, One, Withdrawn
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol import jsonrpc
@@ -37,6 +38,11 @@ MAX_ERROR_DATA = 1 << 16
 LONG_AGO = 60.0
 #: How often deadlines are looked at while anything waits, seconds.
 SWEEP = 0.5
+#: For how long calls whose connection is lost may wait for word of how its program ended, seconds: that is known about
+#: ten milliseconds after its streams have closed.
+PARTING = 0.25
+#: So much of a line that is no message is told to a person; who is told cleans it, and then cuts it.
+_TOLD = 4096
 
 #: What a failure on the way is called while there is none.
 OFFLINE = "this machine is offline, or has no way to the server's host"
@@ -89,14 +95,24 @@ class Beside(Protocol):
         """One was answered, after trouble on any of them."""
 
 
+@runtime_checkable
+class Unread(Protocol):
+    """A channel that knows what came and was not handed on."""
+
+    def unread(self, most: int) -> tuple[bytes, bytes]:
+        """Whole lines, and at most so many bytes of an unfinished one."""
+
+
 class Reply:
     """A waiter that a coroutine awaits; for the hub's own few requests, never for an agent's."""
 
-    __slots__ = ("deadline", "error", "event", "hard", "idle", "result")
+    __slots__ = ("deadline", "error", "event", "hard", "idle", "result", "uncounted")
 
     def __init__(self, deadline: float) -> None:
         self.deadline = self.hard = deadline
         self.idle = 0.0
+        #: If it fails on its way, that is no strike.
+        self.uncounted = False
         self.event = anyio.Event()
         self.result: bytes = b""
         self.error: JSONRPCError | TransportError | RemoteProtocolError | None = None
@@ -171,10 +187,12 @@ class Client:
         self.beside: Beside | None = None
         #: What it says is what a program writes to its stdout.
         self.stdout = True
+        #: Who keeps what it writes there that is no message, None = nobody.
+        self.strays: Strays | None = None
+        #: What agents are told of its end where nobody says how its program ended (`bury`) in time; "" = nobody will.
+        self.parting = ""
         #: This machine has no way to its host: requests that fail say nothing of the server.
         self.severed = False
-        #: The request whose failure is no strike.
-        self.uncounted = 0
         #: There is noise or a strike that the next message, or the next answer, makes smaller.
         self._troubled = False
         #: Requests that the server's last session did not act on, with who waits for them.
@@ -413,6 +431,8 @@ class Client:
     def _calm(self, env: Envelope) -> None:
         """A message came: noise is over; an answer speaks for the way to the server too."""
         self._noise_lines = self._noise_bytes = 0
+        if self.strays is not None and self.ready:
+            self.strays.calmed()
         if env.method is None:
             self._strikes = self._strikes.answered()
             if self.beside is not None:
@@ -444,13 +464,13 @@ class Client:
                 self.returned[request_id] = waiter
                 return
             else:
-                kind, message = "refused", "its session was over, and then the next one too"
+                kind, message = "session_over", "its session was over, and then the next one too"
         if kind == "needs_auth" and self.ready:
             # Of this request alone: what else the server does may need no sign-in (case C093).
             self._note("needs_auth", f"refuses a request: {message}")
         if self.severed and kind in strikes.COUNTED:
             message = f"{OFFLINE}: {message}"
-        elif request_id != self.uncounted:
+        elif not (isinstance(waiter, Reply) and waiter.uncounted):
             self._strikes = self._strikes.failed(kind)
             if self.beside is not None:
                 self.beside.struck(kind)
@@ -509,13 +529,35 @@ class Client:
     def lost(self, reason: str) -> None:
         self.over = True
         self.withdrew.clear()  # they know their connection, and a cycle through them is never collected
+        if self.strays is not None:
+            # What mcphub itself has ended was cut anywhere.
+            channel: object = self.channel
+            self.strays.end(channel.unread(_TOLD)[1] if isinstance(channel, Unread) and not self.gone else b"")
+        waits = bool(self.parting) and not self.gone and self.ready
         self.gone = self.gone or reason
         if isinstance(self.channel, Held):  # the server cannot have acted on what it was not sent
             for request_id in self.channel.release():
-                self.unanswered(request_id, "refused", self.gone or "the connection ended while it was opened")
-        for waiter in self._pending.drain():
-            waiter.unanswered("lost", self.gone or "the server closed the connection")
+                self.unanswered(request_id, "session_over", self.gone or "the connection ended while it was opened")
+        if waits:
+            self._part()
+        else:
+            self.bury("")
         self._listener.ended(self.gone)
+
+    def _part(self) -> None:
+        """Agents are told how its program ended, as soon as that is known; the hub itself need not know."""
+        waiting = self._pending.waiting
+        for mid in [mid for mid, waiter in waiting.items() if not waiter.idle]:
+            if (waiter := waiting.pop(mid, None)) is not None:
+                waiter.unanswered("lost", self.gone or "the server closed the connection")
+        if waiting:
+            self._loop.call_later(PARTING, self.bury, self.parting)
+
+    def bury(self, how: str) -> None:
+        """The connection is lost, and it has ended so: whoever waits for an answer is told. "" = as it says itself."""
+        for waiter in self._pending.drain():
+            waiter.unanswered("lost", how or self.gone or "the server closed the connection")
+        self.withdrew.clear()
 
     # -----------------------------------------------------------------------------------------------------------------
 
@@ -524,9 +566,13 @@ class Client:
         self._note(counter, text)
 
     def _note(self, counter: str, text: str) -> None:
-        self.counters[counter] += 1
-        if self.counters[counter] <= 3:
+        if self._counts(counter):
             self._listener.noted(text)
+
+    def _counts(self, counter: str) -> bool:
+        """Count it; whether a person is told."""
+        self.counters[counter] += 1
+        return self.counters[counter] <= 3
 
     def _not_a_message(self, line: bytes | memoryview, e: NotAMessage) -> None:
         if e.kind == "batch" and self.version == BATCH_VERSION and self.ready and self.era == "legacy":
@@ -538,8 +584,8 @@ class Client:
             for part in parts:
                 self.frame(memoryview(part))
             return
-        shown = bytes(line[:120]).decode("utf-8", "replace")
-        self._note(e.kind, f"{e}: {shown!r}")
+        if self._counts(e.kind):
+            self._listener.noted(f"{e}: {bytes(line[:_TOLD]).decode('utf-8', 'replace')!r}")
         if e.kind == "content-length" and not self.ready:
             self._fail("content_length", str(e))
             return
@@ -550,6 +596,8 @@ class Client:
         if waiters:
             return
         self._troubled = True
+        if self.strays is not None:
+            self.strays.take(line)
         self._noise_lines += 1
         self._noise_bytes += len(line)
         most_lines = NOISE_LINES_AFTER if self.ready else NOISE_LINES_BEFORE

@@ -75,8 +75,9 @@ ADVICE: dict[FaultKind, Advice] = {
     ),
     FaultKind.TLS: Advice(
         False,
-        "if a certificate of your own company signs it, name it by SSL_CERT_FILE or NODE_EXTRA_CA_CERTS in the hub's "
-        "environment file, then run `mcphub reconnect {name}`",
+        "where a certificate is refused that your own company signs, name that of the company by SSL_CERT_FILE or "
+        "NODE_EXTRA_CA_CERTS in the hub's environment file; else correct what the reason names; then run `mcphub "
+        "reconnect {name}`",
     ),
     FaultKind.HTTP_STATUS: Advice(
         False,
@@ -114,7 +115,8 @@ BY_TRANSPORT: dict[str, FaultKind] = {
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One fault. `phase`: config, spawn, probe, handshake, list, serve. `stderr` is the tail at that moment."""
+    """One fault. `phase`: config, spawn, probe, handshake, list, serve. `stderr` is the tail at that moment, `stdout`
+    what came last there and was no message."""
 
     kind: FaultKind
     phase: str
@@ -126,6 +128,7 @@ class Fault(msgspec.Struct, frozen=True):
     retry_after: float = 0.0
     #: What a person should do, where more is known than the kind says.
     advice: str = ""
+    stdout: tuple[str, ...] = msgspec.field(default=())
 
     @property
     def transient(self) -> bool:

@@ -156,6 +156,9 @@ class LegacySessions:
         self._level = ""
         self._version = LATEST_LEGACY
         self._totals: dict[str, int] = {}
+        #: Those whose task runs; what agents asked in those that are over, and the signs of life there.
+        self._living: set[_Session] = set()
+        self._asked = self._signs = 0
         #: The server is known to speak the legacy era; the worker's own connection is for everybody; sets that the
         #: server wants no session for, and until when it is believed.
         self._legacy = False
@@ -247,6 +250,22 @@ class LegacySessions:
         """Calls in flight, and held."""
         return sum(session.client.calls for session in (*self._open.values(), *self._retired))
 
+    @property
+    def used(self) -> bool:
+        """Whether any of them is in use now: a call is in flight there, or something is watched. One that is only open
+        is mcphub's own affair."""
+        return any(_is_used(session.client) for session in (*self._open.values(), *self._retired))
+
+    @property
+    def asked(self) -> int:
+        """Requests of agents in all sessions so far; grows with each."""
+        return self._asked + sum(session.client.asked for session in self._living)
+
+    @property
+    def signs(self) -> int:
+        """Signs of life that the server gave in all sessions so far."""
+        return self._signs + sum(session.client.signs for session in self._living)
+
     def counters(self) -> Mapping[str, int]:
         """As client.counters, over all sessions so far."""
         out = dict(self._totals)
@@ -304,6 +323,7 @@ class LegacySessions:
         session = self._open[declares] = _Session(
             self, declares, self._roots, version, self._loop.time(), capability_sets.extension_of(self._spec)
         )
+        self._living.add(session)
         session.client.severed = self._severed
         session.client.trouble()  # its first answer says so to the others, too
         self._tasks.start_soon(self._live, session, name=f"session {self._spec.name}")
@@ -327,6 +347,9 @@ class LegacySessions:
             if not session.client.over:
                 session.client.lost("the session has ended")
             _add(self._totals, session.client.counters)
+            self._living.discard(session)
+            self._asked += session.client.asked
+            self._signs += session.client.signs
 
     async def _open_and_keep(self, session: _Session) -> None:
         limit = min(self._spec.startup_timeout, self._spec.call_timeout * PART_OF_CALL)
@@ -498,7 +521,7 @@ class LegacySessions:
         client = session.client
         for request_id, frame in session.held.release().items():
             if not elsewhere:
-                kept = kind if kind in NOT_ACTED_ON - {"session"} else "refused"
+                kept = kind if kind in NOT_ACTED_ON - {"session"} else "session_over"
                 client.unanswered(request_id, kept, _worded(kind, message))
                 continue
             assert own is not None
@@ -524,13 +547,13 @@ def _send_over(own: Client, waiter: Waiter | None, frame: bytes, why: str) -> No
     if isinstance(waiter, Resender) and env.method is not None:
         waiter.resend(own, env.method, env.params)
     else:
-        waiter.unanswered("refused", why)
+        waiter.unanswered("session_over", why)
 
 
 def _refuse(client: Client) -> None:
     while client.returned:
         _, waiter = client.returned.popitem()
-        waiter.unanswered("refused", "its session was over, and another one cannot be had")
+        waiter.unanswered("session_over", "its session was over, and another one cannot be had")
 
 
 def _add(totals: dict[str, int], more: Mapping[str, int]) -> None:

@@ -17,7 +17,7 @@ KEPT = 0.8
 #: Kinds of `unanswered` that speak of the way to the server, and `silent`, a probe that is not answered; a wait for
 #: anything else that ended here does not, and a refusal is as good as an answer.
 COUNTED = frozenset(["lost", "unreachable", "tls", "status", "no_response", "silent"])
-HEARD = frozenset(["refused", "rate_limited", "needs_auth", "unreadable"])
+HEARD = frozenset(["refused", "rate_limited", "needs_auth", "unreadable", "session_over"])
 
 #: The nine signals by which a client that is widely used tells that a connection is over, and the kinds that each has
 #: here; what they have in common is that no answer came, and that it was not ours to end.

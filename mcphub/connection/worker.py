@@ -27,6 +27,7 @@ from mcphub.connection.client import Client
 from mcphub.connection.diagnosis import Diagnosis
 from mcphub.connection.faults import Fault, FaultKind
 from mcphub.connection.handshake import Facts
+from mcphub.connection.last_words import LINE, cut, last_words
 from mcphub.connection.listening import Listening
 from mcphub.connection.lists import TOOLS, Lists
 from mcphub.connection.machine import (
@@ -59,6 +60,7 @@ from mcphub.connection.rest import LEARNED, Known, Rest
 from mcphub.connection.roots import roots_of
 from mcphub.connection.shelf_life import ShelfLife
 from mcphub.connection.source import Source
+from mcphub.connection.strays import Strays
 from mcphub.connection.view import View
 from mcphub.errors import TransportError
 from mcphub.observe.redact import Redactor
@@ -119,14 +121,17 @@ class Worker:
         self._redact.show(own_values(spec.transport))
         self._remote = isinstance(spec.transport, HttpSpec)
         sockets = isinstance(spec.transport, StdioSpec) and spec.transport.stdio == "socketpair"
-        self._diagnosis = Diagnosis(self._remote, spec.startup_timeout, self._redact.clean, self.stderr_tail, sockets)
+        self._loop = asyncio.get_running_loop()
+        self._strays = Strays(self.stderr, self._loop.time)
+        self._diagnosis = Diagnosis(
+            self._remote, spec.startup_timeout, self._redact.clean, self.stderr_tail, sockets, self._stdout_tail
+        )
         self.client: Client | None = None
         self.facts: Facts | None = None
         self._link: Link | None = None
         self.pid: int | None = None
         self.last_fault: Fault | None = None
         self.totals: dict[str, int] = {}
-        self._loop = asyncio.get_running_loop()
         #: What it says of the credentials that it is sent, which ends no connection.
         self.admission = Admission(self._loop.time, changed)
         # What helpers print is a secret of this server.
@@ -147,6 +152,8 @@ class Worker:
         self._parting: TurnedOff | None = None
         self._wake = anyio.Event()
         self._scope: anyio.CancelScope | None = None
+        #: The state whose attempt was begun last.
+        self._tried: State | None = None
         self._woken_at = float("-inf")
         self._log_level = ""
         self.lists = Lists(
@@ -248,6 +255,18 @@ class Worker:
         return self._probing.slow if self._probing is not None and isinstance(self.state, Connected) else ""
 
     @property
+    def unreachable(self) -> str:
+        """Why its server, whose connection is kept, cannot be reached now, "" = that is not known of it."""
+        if self._probing is None or not isinstance(self.state, Connected):
+            return ""
+        return self.clean(self._probing.unreachable)
+
+    @property
+    def trying(self) -> bool:
+        """The attempt that its state tells of is on its way now."""
+        return self._scope is not None and self.state is self._tried and isinstance(self.state, Pending)
+
+    @property
     def waits(self) -> str:
         """That it waits for its turn to start, and how many are before it; "" = it does not."""
         return self._attempt.waits if isinstance(self.state, Pending) else ""
@@ -282,6 +301,18 @@ class Worker:
 
     def stderr_tail(self, lines: int) -> list[str]:
         """The last lines of its stderr, fit to be shown: what is secret in its entry is masked, whoever printed it."""
+        return [self.clean(line) for line in self.stderr.tail(lines, alone=True)]
+
+    def _stdout_tail(self, lines: int) -> list[str]:
+        """The last lines on its stdout that are no messages, as of `stderr_tail`."""
+        return [self.clean(line) for line in self._strays.tail(lines)]
+
+    def last_words(self) -> str:
+        """The last line of each, in few characters, "" = it said nothing."""
+        return last_words(self.stderr_tail(1), self._stdout_tail(1))
+
+    def log_tail(self, lines: int) -> list[str]:
+        """The last lines of both, in the order in which they came; those of stdout are marked."""
         return [self.clean(line) for line in self.stderr.tail(lines)]
 
     def clean(self, text: str) -> str:
@@ -502,7 +533,7 @@ class Worker:
         return self._sink.server_asked(self, client, mid, method, params, current)
 
     def noted(self, text: str) -> None:
-        self._log("warning", f"{self.name}: {self._redact.clean(text)}")
+        self._log("warning", f"{self.name}: {cut(self._redact.clean(text), LINE)}")
 
     def _warn(self, text: str) -> None:
         self._log("warning", f"{self.name}: {text}")
@@ -590,6 +621,7 @@ class Worker:
 
     async def _try(self) -> None:
         self._generation += 1
+        self._tried = self.state
         carried = self._carried.of
         with anyio.CancelScope() as self._scope:
             try:
@@ -624,6 +656,10 @@ class Worker:
         client = listener.client = Client(listener, roots, sampling=sampling, declares=told, extension=extension)
         self._carried.continue_in(client)
         client.stdout = isinstance(self.spec.transport, StdioSpec)
+        if client.stdout:
+            self._strays.begin()
+            client.strays = self._strays
+            client.parting = f"the server closed its stdout; see `mcphub logs {self.name}`"
         client.in_order = not self._remote or isinstance(self.spec.transport, WsSpec)
         if self.sessions is not None and self.facts is not None and self.facts.era == "legacy":
             self.sessions.opening(client)
@@ -645,6 +681,8 @@ class Worker:
     def retire(self, client: Client) -> None:
         """No call is for this connection any more."""
         self.client = client
+        if client.over:
+            client.bury(client.parting)
         for name, count in client.counters.items():
             self.totals[name] = self.totals.get(name, 0) + count
         if self._probing is not None:
@@ -677,9 +715,11 @@ class Worker:
     async def _serve(self, client: Client, link: Link, facts: Facts) -> None:
         self._link = link
         self.lists.hears(link, facts)
-        rest = Rest(LEARNED if self._learning else self.spec.idle_timeout, self._loop.time(), client.asked)
+        rest = Rest(LEARNED if self._learning else self.spec.idle_timeout, self._loop.time(), self._asked(client))
         lists = bool(facts.tools)
-        self._probing = Probing(client, self._health, self._changed, lists=lists, ignores=self._ignores_ping)
+        self._probing = Probing(
+            client, self._health, self._changed, lists=lists, ignores=self._ignores_ping, others=self.sessions
+        )
         while not client.over and isinstance(self.state, Connected):
             self._wake = anyio.Event()
             now = self._loop.time()
@@ -691,17 +731,18 @@ class Worker:
                     await self._end_of(client)
                 await self.lists.again(client, link, facts)
                 continue
-            if rest.due(now, busy=self._is_busy(client), asked=client.asked):
+            if rest.due(now, busy=self._is_busy(client), asked=self._asked(client)):
                 self._rest(client)
                 return
             if self._learning and rest.used:
                 self._learning = False
-                rest = Rest(self.spec.idle_timeout, now, client.asked)
+                rest = Rest(self.spec.idle_timeout, now, self._asked(client))
             with anyio.move_on_at(min(self._listening.at, rest.at)):
                 await self._wake.wait()
         if isinstance(self.state, Connected):
             e = TransportError(client.gone or "the server closed the connection")
             fault = await self._diagnosis.why(client, link, "serve", e)
+            self._bury(client, fault)
             self._carried.keep(client, link.returned)
             if self.sessions is not None:
                 self.sessions.own_lost(client)
@@ -709,9 +750,19 @@ class Worker:
             self._log("warning", f"{self.name}: {fault.message}")
             self._move(Lost(self._generation, fault))
 
+    def _bury(self, client: Client, fault: Fault) -> None:
+        """Those who wait for answers of its program are told how that ended."""
+        if client.parting and client.over:
+            hint = f"; see `mcphub logs {self.name}`" if fault.stderr or fault.stdout else ""
+            client.bury(fault.message + hint)
+
     def _is_busy(self, client: Client) -> bool:
-        sessions = self.sessions
-        return bool(client.calls or self.watched or (sessions is not None and (sessions.calls or sessions.count)))
+        # A session that is only open is mcphub's own affair, and no use by anybody.
+        return bool(client.calls or self.watched or (self.sessions is not None and self.sessions.used))
+
+    def _asked(self, client: Client) -> int:
+        """Requests of agents so far, on this connection and those beside it."""
+        return client.asked + (self.sessions.asked if self.sessions is not None else 0)
 
     def _rest(self, client: Client) -> None:
         """Nobody uses it: end the connection, keep what is known."""
@@ -728,6 +779,8 @@ class Worker:
     def failed(self, fault: Fault) -> None:
         """The attempt is over, in vain, or its connection for a fault of ours."""
         fault = self._opening.failed(fault)
+        if self.client is not None:
+            self._bury(self.client, fault)
         self.last_fault = fault
         self._log("warning", f"{self.name}: {fault.message}")
         if fault.kind is FaultKind.NEEDS_AUTH:

@@ -44,6 +44,14 @@ def access(path: str) -> Access:
     return Access.EXECUTABLE
 
 
+class Unfound(TransportError):
+    """No program was found. `cause` is why, without the command and what to do."""
+
+    def __init__(self, command: str, cause: str, advice: str) -> None:
+        super().__init__(f"cannot start command {command!r}: {cause}; {advice}", kind="spawn")
+        self.cause = cause
+
+
 def find_executable(
     command: str,
     path: str | None,
@@ -59,11 +67,11 @@ def find_executable(
     a file, relative to `cwd`; any other is searched in PATH, except that empty and relative directories of PATH are
     skipped: a project's own directory must not decide what `npx` is. `~` is not expanded. `shown` and `shown_cwd` are
     what may be printed of `command` and `cwd`, "" = they themselves.
-    Raises TransportError (kind `spawn`), whose text names the command, the PATH that was searched, and what to do.
+    Raises Unfound (kind `spawn`), whose text names the command, the PATH that was searched, and what to do.
     """
     shown = shown or command
     if not command or "\0" in command:
-        raise _cannot(shown, "the command is empty" if not command else "it holds a NUL byte", 'set "command"')
+        raise Unfound(shown, "the command is empty" if not command else "it holds a NUL byte", 'set "command"')
     if "/" in command:
         found = posixpath.normpath(posixpath.join(cwd, command))
         state = access(found)
@@ -72,7 +80,7 @@ def find_executable(
         where = shown_path(found, command, shown, cwd, shown_cwd)
         if found != command and not command.startswith("/"):
             where += " (relative to the working directory)"
-        raise _cannot(shown, f"{where} {state.value}", _advice(shown, state))
+        raise Unfound(shown, f"{where} {state.value}", _advice(shown, state))
     blocked: tuple[str, Access] | None = None
     searched = [directory for directory in (path or "").split(":") if directory.startswith("/")]
     for directory in searched:
@@ -84,10 +92,10 @@ def find_executable(
             blocked = candidate, state
     if blocked is not None:
         where = shown_path(blocked[0], command, shown, cwd, shown_cwd)
-        raise _cannot(shown, f"{where} {blocked[1].value}", _advice(shown, blocked[1]))
+        raise Unfound(shown, f"{where} {blocked[1].value}", _advice(shown, blocked[1]))
     where = f"PATH, which is {':'.join(searched)}" if searched else "PATH, which is empty"
     hint = " (Windows-only entry?)" if looks_like_windows(command) else ""
-    raise _cannot(shown, f"not found{hint} in the server's {where}", _advice(shown, Access.MISSING))
+    raise Unfound(shown, f"not found{hint} in the server's {where}", _advice(shown, Access.MISSING))
 
 
 def shown_path(path: str, command: str, shown: str, cwd: str, shown_cwd: str) -> str:
@@ -137,10 +145,6 @@ def _advice(command: str, state: Access) -> str:
         'give the absolute path as the command, or set PATH in the entry\'s "env" or in the hub\'s environment file '
         "(a service does not get the PATH of your terminal; where that finds it, run `mcphub env path --refresh`)"
     )
-
-
-def _cannot(command: str, cause: str, advice: str) -> TransportError:
-    return TransportError(f"cannot start command {command!r}: {cause}; {advice}", kind="spawn")
 
 
 # --- after exec failed ---

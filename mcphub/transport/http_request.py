@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 #: Methods whose stream is meant to stay open.
 ENDLESS = frozenset(["subscriptions/listen"])
+#: Methods that mcphub asks for itself, beside every list: no work of an agent is done for them, so that none may take
+#: minutes to begin to be answered. The first two ask for nothing but an answer.
+_BRIEF = frozenset(["ping", "server/discover"])
+_OWN = _BRIEF | {"initialize", "logging/setLevel"}
 #: A request refused as one too many is sent so often, where the server wants at most so many seconds of rest; so many
 #: where it does not say.
 RATE_TRIES = 3
@@ -62,6 +66,16 @@ class HttpRequest:
     @property
     def endless(self) -> bool:
         return self.method in ENDLESS
+
+    @property
+    def own(self) -> bool:
+        """It is mcphub's own, and no agent's."""
+        return self.method in _OWN or self.method.endswith("/list")
+
+    @property
+    def brief(self) -> bool:
+        """It is no more than a question whether somebody answers."""
+        return self.method in _BRIEF
 
     @property
     def probes(self) -> bool:

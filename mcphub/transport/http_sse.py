@@ -54,8 +54,8 @@ OPENING_UNASKED = 5.0
 #: Requests whose POST is on its way at once, and from how many the server counts as overloaded.
 MAX_POSTS = 100
 FULL_AT = 1000
-#: Seconds in which the answer to the POST of a notification must begin. That of a request may take as long as the
-#: request: some servers answer the POST only when they are through with it.
+#: Seconds in which the answer to the POST of a notification, or of a request of mcphub's own, must begin. That of an
+#: agent's may take as long as the request: some servers answer the POST only when they are through with it.
 BEGIN = 60.0
 #: Seconds that a POST may go on after its request was answered on the stream.
 AFTER_ANSWER = 1.0
@@ -357,7 +357,8 @@ class HttpSseChannel:
             return self._refusal
         request.sent = True
         try:
-            async with self._endpoint.exchange("POST", self._posted, request.body) as answer:
+            begin = BEGIN if request.own else None
+            async with self._endpoint.exchange("POST", self._posted, request.body, begin=begin) as answer:
                 head = head_of(answer)
                 if head.ok:
                     await _drain(answer)

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from mcphub.errors import TransportError
 
 NAME = "MCPHUB_SHELL_PREFIX"
+#: How each message about it begins, and what a person should do then.
+CANNOT = f"cannot use {NAME}"
+ADVICE = f"correct {NAME} with `mcphub env set {NAME}`, or install the program that it names; no entry is at fault"
 
 
 def prefixed(prefix: str, argv: Sequence[str]) -> list[str]:
@@ -31,6 +34,11 @@ def prefixed(prefix: str, argv: Sequence[str]) -> list[str]:
     return [*words, *argv]
 
 
-def _unusable(cause: str) -> TransportError:
-    text = f"cannot use {NAME}: {cause}; correct it in the hub's environment file (mcphub env set {NAME})"
-    return TransportError(text, kind="config")
+def not_found(program: str, cause: str) -> TransportError:
+    """The error (kind `not_found`) for a prefix whose `program` cannot be found, for this cause: no entry names it."""
+    return _unusable(f"its program {program!r} cannot be started: {cause}", "not_found")
+
+
+def _unusable(cause: str, kind: str = "config") -> TransportError:
+    text = f"{CANNOT}: {cause}; correct it in the hub's environment file (mcphub env set {NAME})"
+    return TransportError(text, kind=kind)

@@ -5,6 +5,7 @@ It must not start anything, nor know which server asks.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,8 @@ class SpawnRequest:
 
     `fds` become its stdin, stdout and stderr; they stay the caller's, to be closed after the spawn, however it ends.
     `path` is the file to execute, "" = `argv[0]`; absolute, see `executable.find_executable`. `shown_path` and
-    `shown_cwd` are what may be printed of it and of `cwd`, "" = they themselves.
+    `shown_cwd` are what may be printed of it and of `cwd`, "" = they themselves. `named_by` is the variable that names
+    the program, "" = the server's entry.
     """
 
     argv: Sequence[str] = field(repr=False)
@@ -34,6 +36,7 @@ class SpawnRequest:
     limits: Limits = Limits()
     shown_path: str = ""
     shown_cwd: str = ""
+    named_by: str = ""
 
     @property
     def file(self) -> str:
@@ -65,4 +68,6 @@ class SpawnRequest:
         shown, cwd = self.shown_path or self.file, self.shown_cwd or self.cwd
         is_now = executable.access(self.file)
         reason = executable.explain_refusal(stage, number, shown, cwd, size, head, lambda _: is_now)
+        if self.named_by and stage == "exec" and number != errno.E2BIG:
+            reason = f"cannot use {self.named_by}: {reason}"
         return TransportError(reason, kind="spawn")

@@ -14,6 +14,8 @@ import anyio
 KEPT = 1 << 20
 #: Bytes after which a line without end is cut; what follows is shown as the next line.
 LINE = 4096
+#: What a line begins with that was not written to stderr, and how that is shown.
+_OTHER, OTHER = b"\0stdout\0", "[stdout] "
 #: Bytes of one read, one a turn of the loop: a server that floods must not starve the others.
 _READ = 1 << 16
 
@@ -41,7 +43,7 @@ class StderrRing:
         if rewrites:
             # A carriage return at the very end may be half of \r\n: it stays until more comes.
             last = lines[-1]
-            lines = [_rewritten(line) if b"\r" in line else line for line in lines]
+            lines = [rewritten(line) if b"\r" in line else line for line in lines]
             if last.endswith(b"\r"):
                 lines[-1] += b"\r"
         if len(data) > LINE and max(map(len, lines)) > LINE:
@@ -61,8 +63,16 @@ class StderrRing:
             self._let_go()
             self._counted(1)
 
-    def tail(self, count: int) -> list[str]:
-        """The last `count` lines, oldest first, fit to be shown: invalid UTF-8 and control characters are escaped."""
+    def put(self, line: bytes) -> None:
+        """Keep a line, without its newline, that was written to stdout and is no message; it is marked as such. It
+        comes before a line of stderr that is still being written."""
+        self._lines += b"%b%b\n" % (_OTHER, rewritten(line[:LINE]))
+        self._let_go()
+        self._counted(1)
+
+    def tail(self, count: int, *, alone: bool = False) -> list[str]:
+        """The last `count` lines, oldest first, fit to be shown: invalid UTF-8 and control characters are escaped.
+        `alone`: those of stderr only."""
         if count <= 0:
             return []
         lines = []
@@ -71,8 +81,12 @@ class StderrRing:
             lines.append(shown(self._open.rstrip(b"\r")))
         while end > 0 and len(lines) < count:
             start = self._lines.rfind(b"\n", 0, end - 1) + 1
-            lines.append(shown(bytes(self._lines[start : end - 1])))
+            line = bytes(self._lines[start : end - 1])
             end = start
+            if not line.startswith(_OTHER):
+                lines.append(shown(line))
+            elif not alone:
+                lines.append(OTHER + shown(line[len(_OTHER) :]))
         lines.reverse()
         return lines
 
@@ -110,7 +124,7 @@ class StderrRing:
             self.dropped += cut
 
 
-def _rewritten(line: bytes) -> bytes:
+def rewritten(line: bytes) -> bytes:
     """What a terminal shows of a line with carriage returns, roughly: what follows the last one."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]
 

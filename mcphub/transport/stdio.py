@@ -21,7 +21,7 @@ from mcphub.config.environment import child_environment
 from mcphub.errors import TransportError
 from mcphub.spec import ServerSpec, StdioSpec
 from mcphub.transport import shell_prefix
-from mcphub.transport.executable import find_executable, shown_path
+from mcphub.transport.executable import Unfound, find_executable, shown_path
 from mcphub.transport.framing import MAX_MESSAGE
 from mcphub.transport.link import Surroundings
 from mcphub.transport.one_stream import OneStream
@@ -73,14 +73,17 @@ async def open_stdio(
     shown, shown_cwd = shell_prefix.prefixed(prefix, transport.shown or argv)[0], transport.shown_cwd or cwd
     try:
         path = find_executable(argv[0], env.get("PATH"), cwd, shown=shown, shown_cwd=shown_cwd)
-    except TransportError as e:
+    except Unfound as e:
+        if prefix.strip():
+            raise shell_prefix.not_found(shown, e.cause) from None
         raise TransportError(str(e), kind="not_found") from None
     try:
         ends = _Ends(transport.stdio)
     except OSError as e:
         raise TransportError(f"cannot start {spec.name}: no streams for it: {e.strerror}", kind="spawn") from None
     shown_file = shown_path(path, argv[0], shown, cwd, shown_cwd)
-    request = SpawnRequest(argv, env, cwd, ends.theirs, path, transport.limits, shown_file, shown_cwd)
+    named_by = shell_prefix.NAME if prefix.strip() else ""
+    request = SpawnRequest(argv, env, cwd, ends.theirs, path, transport.limits, shown_file, shown_cwd, named_by)
     try:
         child = await around.launcher.spawn(request)
     except BaseException:

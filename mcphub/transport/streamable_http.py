@@ -57,7 +57,9 @@ MAX_RUNNING = 100
 #: Tasks that are kept for further requests.
 MAX_RESTING = 32
 FULL_AT = 1000
-#: Seconds in which the answer to what nobody has a deadline for must begin: a notification, a stream that stays open.
+#: Seconds in which the answer to a notification, a stream that stays open, and any other request of mcphub's own must
+#: begin; one that only asks whether somebody answers must end in that time. An agent's request has none but its own: a
+#: server may work for minutes and then answer it by one document of JSON.
 BEGIN = 60.0
 #: Seconds that a stream may stay open after the answer it was for.
 AFTER_ANSWER = 1.0
@@ -340,7 +342,12 @@ class HttpChannel:
     async def _attempt(self, request: HttpRequest) -> Refusal | None:
         """Send it once, and follow what comes until it is answered; None when nothing more is to be said."""
         try:
-            refusal = await self._post(request)
+            if request.brief:
+                refusal: Refusal | None = Refusal("no_response", f"{request.method} was not answered in {BEGIN:g} s")
+                with anyio.move_on_after(BEGIN):
+                    refusal = await self._post(request)
+            else:
+                refusal = await self._post(request)
         except TransportError as e:
             self._reached = e.kind not in ("unreachable", "tls")
             ended = request.endless and e.kind in ("lost", "no_response")
@@ -359,7 +366,7 @@ class HttpChannel:
 
     async def _post(self, request: HttpRequest) -> Refusal | None:
         request.sent = True
-        begin = BEGIN if request.endless or request.probes else None
+        begin = BEGIN if request.endless or request.own else None
         async with self._client.exchange("POST", self._headers(request), request.body, begin=begin) as answer:
             self._reached = True
             head = head_of(answer)

@@ -80,7 +80,25 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("nothing_is_left")]
             {"before": [{"write": "noise\n" * 1001}]},
             FaultKind.NOT_PROTOCOL,
             "handshake",
-            "the server writes non-protocol data to stdout",
+            "the server writes non-protocol data to stdout; stdout: noise",
+        ),
+        (
+            {"before": [{"write": "a banner\nError: set API_KEY\n"}, {"exit": 1}]},
+            FaultKind.EXITED,
+            "handshake",
+            "the server exited with code 1 before the handshake ended; stdout: Error: set API_KEY",
+        ),
+        (
+            {"before": [{"write": "out, unfinished"}, {"stderr": "err\n"}, {"exit": 1}]},
+            FaultKind.EXITED,
+            "handshake",
+            "the server exited with code 1 before the handshake ended; stderr: err; stdout: out, unfinished",
+        ),
+        (
+            {**HANGS, "before": [{"write": "Welcome!\nPassword: "}]},
+            FaultKind.NO_ANSWER,
+            "handshake",
+            "no answer to server/discover and initialize in 0.5 s; stdout: Password: ",
         ),
         (
             {"before": [{"write": "Content-Length: 2\r\n\r\n{}"}]},

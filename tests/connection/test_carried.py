@@ -50,7 +50,7 @@ async def test_a_session_that_expires_again(around: Surroundings) -> None:
         await bench.connected()
         server.on("tools/call", empty(404), times=None)
         call = start_call(bench)
-        assert await outcome(call) == ["moved", "refused"]
+        assert await outcome(call) == ["moved", "session_over"]
         await bench.until(lambda w: isinstance(w.state, Connected) and len(server.sent("initialize")) == 3)
         assert len(server.sent("tools/call")) == 2
 
@@ -63,7 +63,7 @@ async def test_a_session_that_cannot_be_had_again(around: Surroundings) -> None:
         mcp.expire()
         server.on("server/discover", empty(401), times=None)
         server.on("initialize", empty(401), times=None)
-        assert await outcome(start_call(bench)) == ["refused"]
+        assert await outcome(start_call(bench)) == ["session_over"]
 
 
 async def test_a_call_that_is_withdrawn_between_two_sessions(around: Surroundings) -> None:
@@ -117,7 +117,7 @@ async def test_what_is_sent_on() -> None:
     assert [call.told for call in calls] == [[], [], []], "they are kept"
     carried.send_on(new)
     assert wire.frames == [b'{"id":1}\n', b'{"id":3}\n']
-    assert [call.told for call in calls] == [["moved"], ["refused"], ["moved"]]
+    assert [call.told for call in calls] == [["moved"], ["session_over"], ["moved"]]
     carried.send_on(new)
     carried.give_up()
     assert carried.of is None and len(wire.frames) == 2
@@ -125,7 +125,7 @@ async def test_what_is_sent_on() -> None:
     call = given_back(old)
     carried.keep(old, {4: b'{"id":4}\n'})
     carried.send_on(modern)
-    assert (call.told, wire.frames) == (["refused"], [])
+    assert (call.told, wire.frames) == (["session_over"], [])
 
 
 async def test_what_is_not_kept() -> None:
@@ -134,14 +134,14 @@ async def test_what_is_not_kept() -> None:
     running, over = given_back(old, session=False), given_back(old)
     carried = Carried()
     carried.retire(old)
-    assert (running.told, over.told) == ([], ["refused"])
+    assert (running.told, over.told) == ([], ["session_over"])
     carried.keep(old, {})
     assert carried.of is None
     call = given_back(old)
     carried.keep(old, {})
     for _ in range(2):
         carried.give_up()
-    assert call.told == ["refused"]
+    assert call.told == ["session_over"]
     new, _ = channel()
     carried.continue_in(new)
     assert new.next_id() == 1

@@ -357,6 +357,37 @@ async def test_the_end() -> None:
     assert waiter.told == [("lost", "the server closed the connection")]
 
 
+async def test_the_end_of_a_program() -> None:
+    """An agent's call is told how its program ended once that is known, a request of the hub's own at once; where
+    nobody says it in time, the call is told where to look."""
+    told = []
+    for says in (True, False):
+        client, _, heard = opened()
+        client.parting = "see the log"
+        agents, own = call(client), call(client, Call(idle=0.0))
+        client.lost("")
+        assert client.over and heard.ends == [""]
+        assert own.told == [("lost", "the server closed the connection")]
+        assert agents.told == [] and client.calls == 1
+        if says:
+            client.bury("it exited with code 3")
+        with anyio.fail_after(5):
+            await agents.done.wait()
+        client.bury("too late")
+        told += agents.told
+    assert told == [("lost", "it exited with code 3"), ("lost", "see the log")]
+
+
+async def test_an_end_that_has_its_reason() -> None:
+    """Where mcphub itself ends a program, or before it serves, nobody waits for word of how it ended."""
+    for gone, ready in (("it was removed", True), ("", False)):
+        client, _, _ = opened(ready=ready)
+        client.parting, client.gone = "see the log", gone
+        waiter = call(client)
+        client.lost("")
+        assert waiter.told == [("lost", gone or "the server closed the connection")]
+
+
 # --- the probe -------------------------------------------------------------------------------------------------------
 
 
@@ -633,10 +664,10 @@ async def test_no_strikes_while_there_is_no_way() -> None:
         assert waiter.told == [("unreachable", offline)]
     client.severed = False
     for _ in range(5):
-        waiter = call(client)
-        client.uncounted = client.next_id() - 1
-        client.unanswered(client.uncounted, "lost", "gone")
-        assert waiter.told == [("lost", "gone")]
+        probe = Reply(float("inf"))
+        probe.uncounted = True
+        client.unanswered(client.start(probe, "ping"), "lost", "gone")
+        assert isinstance(probe.error, TransportError) and probe.error.kind == "lost"
     assert not wire.aborted
     for _ in range(3):
         fails(client, "lost")
@@ -707,7 +738,7 @@ async def test_lost_while_requests_are_held() -> None:
     client.use(Held())
     held = call(client)
     client.lost("gone")
-    assert held.told == [("refused", "gone")]
+    assert held.told == [("session_over", "gone")]
 
 
 async def test_a_request_that_is_released() -> None:

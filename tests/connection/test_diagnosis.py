@@ -129,6 +129,46 @@ async def test_a_remote_server() -> None:
 async def test_too_slow(phase: Any, what: str) -> None:
     """A start that takes too long names what was not answered."""
     fault = diagnosis().too_slow(phase)
-    assert (fault.kind, fault.message) == (FaultKind.NO_ANSWER, f"no answer to {what} in 30 s")
+    said = "" if phase == "spawn" else "; stderr: two"
+    assert (fault.kind, fault.message) == (FaultKind.NO_ANSWER, f"no answer to {what} in 30 s{said}")
     fault = diagnosis(remote=True).too_slow(phase, "connection")
     assert (fault.kind, fault.message) == (FaultKind.UNREACHABLE, "no connection in 30 s")
+
+
+LONG = "x" * 4000
+
+
+async def test_what_is_long_is_cut() -> None:
+    """A long line of stderr or stdout, and a long message, take a bounded place, and end as they did."""
+
+    def tail(lines: int) -> list[str]:
+        return [f"{LONG}."] * lines
+
+    named = Diagnosis(False, 30.0, str, tail, stdout_tail=tail)
+    client = Client(Heard())
+    client.lost("")
+    fault = await named.why(client, Ended(7, 1), "handshake", GONE)
+    assert len(fault.message) < 500 and fault.message.endswith(".")
+    assert "; stderr: xxx" in fault.message and "; stdout: xxx" in fault.message
+    assert [len(line) for line in (*fault.stderr, *fault.stdout)] == [500] * 10
+    assert len(named.fault(FaultKind.REFUSED, "handshake", LONG).message) == 2000
+
+
+@pytest.mark.parametrize("remote", [False, True])
+async def test_what_it_wrote_to_stdout(remote: bool) -> None:
+    """Behind stderr's last line stands that of stdout; what is not a program has neither."""
+    named = Diagnosis(remote, 30.0, str, lambda n: ["err"][:n], stdout_tail=lambda n: ["out"][:n])
+    said = "" if remote else "; stderr: err; stdout: out"
+    assert named.too_slow("handshake").message == f"no answer to server/discover and initialize in 30 s{said}"
+    client = Client(Heard())
+    client.lost("")
+    lost = await named.why(client, Ended(), "handshake", GONE)
+    assert lost.message.endswith(f"before the handshake ended{said}")
+    assert lost.stdout == (() if remote else ("out",))
+
+
+def test_a_prefix_is_no_entry() -> None:
+    """What to do about a bad MCPHUB_SHELL_PREFIX names the variable, whatever kind of fault it is."""
+    for kind in (FaultKind.CONFIG, FaultKind.NOT_FOUND, FaultKind.SPAWN):
+        fault = diagnosis().fault(kind, "spawn", "cannot use MCPHUB_SHELL_PREFIX: its program 'x' cannot be started")
+        assert "mcphub env set MCPHUB_SHELL_PREFIX" in fault.remedy("db")

@@ -16,7 +16,7 @@ from mcphub.connection.backoff import Backoff
 from mcphub.connection.capability_sets import NOTHING, SHARED, WITH_SAMPLING
 from mcphub.connection.client import Client
 from mcphub.connection.legacy_sessions import LegacySessions
-from mcphub.connection.machine import Connected, TurnedOff
+from mcphub.connection.machine import IDLE, Connected, TurnedOff
 from mcphub.connection.worker import Worker
 from mcphub.protocol.envelope import HUB_META_MEMBER
 from mcphub.protocol.jsonrpc import Raw
@@ -264,9 +264,9 @@ async def test_one_that_is_cancelled_while_it_waits(around: Surroundings) -> Non
 @pytest.mark.parametrize(
     ("answer", "kind", "part"),
     [
-        (empty(503), "refused", "503"),
+        (empty(503), "session_over", "503"),
         (empty(401), "needs_auth", "sign-in"),
-        (raw(CLOSE), "refused", "cannot be opened"),
+        (raw(CLOSE), "session_over", "cannot be opened"),
     ],
     ids=["503", "401", "closed"],
 )
@@ -290,7 +290,7 @@ async def test_an_opening_that_takes_too_long(around: Surroundings) -> None:
         server.on("initialize", raw(NEVER))
         waits = call(bench)
         waits.deadline = anyio.current_time() + 0.3
-        assert await waits.outcome == ["refused"]
+        assert await waits.outcome == ["session_over"]
         assert waits.why == "a session with it cannot be opened: no answer to initialize in 0.24 s"
 
 
@@ -333,6 +333,49 @@ async def test_idle(around: Surroundings) -> None:
         assert await call(bench).outcome == ["answered"]
         assert sessions(server) == ["session-2", "session-3"]
         assert bench.states == ["Pending", "Connected"] and "lost" not in str(bench.logged)
+
+
+async def test_a_session_that_is_open_is_no_use(around: Surroundings) -> None:
+    """A server with an idle time sleeps though a session for its agents is open, which ends then; a call in one, or a
+    resource that is watched there, keeps it; the next call begins anew."""
+    mcp, gate = OrdinaryMcp(), asyncio.Event()
+    async with RudeHttp(mcp) as server, connected(far(server.url, idle_timeout=0.3), around) as bench:
+        worker = bench.worker
+        server.on("tools/call", lambda request: mcp(request).after(gate))
+        slow = call(bench)
+        with anyio.move_on_after(0.8):
+            await bench.lost()
+        assert isinstance(worker.state, Connected)
+        gate.set()
+        assert await slow.outcome == ["answered"]
+        watched = client_for(bench)
+        watched.watched = True
+        with anyio.move_on_after(0.8):
+            await bench.lost()
+        assert isinstance(worker.state, Connected)
+        assert await call(bench, SAMPLING).outcome == ["answered"]
+        assert count(bench) == 2
+        watched.watched = False
+        await bench.until(lambda w: w.state == IDLE)
+        await server.until(lambda: len(server.sent("DELETE")) == 3)
+        assert count(bench) == 0 and "lost" not in str(bench.logged)
+        worker.wake_idle()
+        await bench.connected()
+        assert await call(bench).outcome == ["answered"]
+
+
+async def test_calls_in_sessions_are_use(around: Surroundings) -> None:
+    """What agents ask in sessions is counted over all there were, each once, and never becomes less."""
+    async with RudeHttp(OrdinaryMcp()) as server, connected(far(server.url), around, session_idle=0.1) as bench:
+        sessions = bench.worker.sessions
+        assert sessions is not None
+        for asked, declares in enumerate((NOTHING, ELICITATION, SAMPLING), 1):
+            assert await call(bench, declares).outcome == ["answered"]
+            assert sessions.asked == asked
+        signs = sessions.signs
+        assert signs == 6  # of each the handshake and the call
+        await server.until(lambda: len(server.sent("DELETE")) == 3 and count(bench) == 0)
+        assert (sessions.asked, sessions.signs, sessions.used) == (3, signs, False)
 
 
 async def test_a_session_that_is_watched(around: Surroundings) -> None:
@@ -385,7 +428,7 @@ async def test_a_session_that_is_over_twice(around: Surroundings) -> None:
     """C065: a call is sent again once, then it is told."""
     async with RudeHttp(OrdinaryMcp()) as server, connected(far(server.url), around) as bench:
         server.on("tools/call", empty(404), times=2)
-        assert await call(bench).outcome == ["moved", "refused"]
+        assert await call(bench).outcome == ["moved", "session_over"]
         assert (await call(bench).outcome)[-1] == "answered"
 
 
@@ -428,7 +471,8 @@ async def test_a_server_that_is_gone_before_there_are_sessions(around: Surroundi
         await server.__aexit__(None, None, None)
         for _ in range(3):
             if isinstance(bench.worker.state, Connected):
-                assert (await call(bench).outcome)[0] in ("unreachable", "refused")  # as the connection ends meanwhile
+                # As the connection ends meanwhile.
+                assert (await call(bench).outcome)[0] in ("unreachable", "session_over")
         await bench.lost()
 
 
@@ -497,7 +541,7 @@ async def test_turned_off(around: Surroundings) -> None:
         waits = call(bench, SAMPLING)
         await server.until(lambda: len(server.sent("initialize")) == 3)
         bench.worker.post(TurnedOff("person"))
-        assert await sent.outcome == ["lost"] and await waits.outcome == ["refused"]
+        assert await sent.outcome == ["lost"] and await waits.outcome == ["session_over"]
         await server.until(lambda: len(server.sent("DELETE")) == 2)
         assert count(bench) == 0
 

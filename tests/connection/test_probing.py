@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -21,10 +22,23 @@ from mcphub.connection.backoff import Backoff
 from mcphub.connection.faults import FaultKind
 from mcphub.connection.machine import Asked, Connected, Failed, Pending
 from mcphub.connection.pulse import Health
+from mcphub.connection.worker import Worker
 from mcphub.spec import HttpSpec, Secret, ServerSpec, SseSpec, WsSpec
+from mcphub.transport import streamable_http
 from mcphub.transport.link import Surroundings
 from tests.connection.test_worker import is_idle
-from tests.connection.workers import Bench, eventually, fake, methods, outcome, remote, start_call, starts, working
+from tests.connection.workers import (
+    Bench,
+    Call,
+    eventually,
+    fake,
+    methods,
+    outcome,
+    remote,
+    start_call,
+    starts,
+    working,
+)
 from tests.fakes.blackhole import blackhole
 from tests.fakes.ordinary_mcp import OrdinaryMcp
 from tests.fakes.rude_http import CLOSE, NEVER, RudeHttp, empty, raw
@@ -153,6 +167,78 @@ async def test_calls_that_run_while_their_server_takes_no_request(
             assert one.states == ["Pending", "Connected"]
 
 
+@pytest.mark.parametrize("where", ["own", "session"])
+async def test_a_server_that_cannot_be_reached_beside_a_call(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Its row says so, with what failed, however often that is asked, and in whichever session the call is; the call is
+    not cut, and its answer ends all that."""
+    monkeypatch.setattr(pulse, "MUTE", 0.1)
+    monkeypatch.setattr(pulse, "SLOW_EVERY", 0.1)
+    mcp, gate = OrdinaryMcp(), asyncio.Event()
+    async with RudeHttp(mcp) as server, working(bench(remote(server.url), around, Health(60.0, 0.1))) as one:
+        await one.connected()
+        assert one.worker.unreachable == ""
+        server.on("tools/call", lambda request: mcp(request).after(gate))
+        call = Call()
+        own = one.worker.client
+        assert own is not None and one.worker.sessions is not None
+        client = own if where == "own" else one.worker.sessions.client_for(own, False, b'{"elicitation":{}}')
+        client.call_tool(call, b'"echo"', b'{"text":"x"}', b"")
+        await server.until(lambda: server.sent("tools/call"))
+        server.on("ping", raw(CLOSE), times=None)
+        await one.until(lambda w: w.unreachable != "")
+        await server.until(lambda: len(server.sent("ping")) >= 5)
+        said = one.worker.unreachable
+        assert re.fullmatch(
+            r"unreachable now: \S+ closed the connection without an answer; "
+            r"a call waits, and nothing has come for \d+ s",
+            said,
+        ), said
+        assert one.states == ["Pending", "Connected"] and call.told == []
+        gate.set()
+        assert await outcome(call) == ["answered"]
+        server.rules.clear()
+        await one.until(lambda w: w.unreachable == "")
+        assert one.states == ["Pending", "Connected"]
+
+
+async def test_a_server_that_is_gone_once_nobody_waits(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that was given up keeps no connection to a server that cannot be reached: probes count from then on."""
+    monkeypatch.setattr(pulse, "MUTE", 0.1)
+    monkeypatch.setattr(pulse, "SLOW_EVERY", 0.1)
+    async with RudeHttp(OrdinaryMcp()) as server, working(bench(remote(server.url), around, Health(60.0, 0.1))) as one:
+        await one.connected()
+        server.on("tools/call", raw(NEVER))
+        server.on("ping", raw(CLOSE), times=None)
+        call, client = Call(), one.worker.client
+        assert client is not None
+        mid = client.call_tool(call, b'"echo"', b'{"text":"x"}', b"")
+        await one.until(lambda w: w.unreachable != "")
+        await server.until(lambda: len(server.sent("ping")) >= 3)
+        client.withdraw(mid, "")
+        await one.lost()
+        fault = one.worker.last_fault
+        assert fault is not None and fault.kind is FaultKind.LOST
+
+
+async def test_a_server_that_answers_after_it_was_slow(
+    around: Surroundings, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is still called slow, the reason is what made it so: no quick answer is given for one."""
+    monkeypatch.setattr(pulse, "RECOVERED", 1000)
+    async with working(bench(fake({"on": {"ping": []}}, log=log), around)) as one:
+        await one.connected()
+        await eventually(lambda: methods(log).count("tools/list") >= 4)
+        await eventually(lambda: "the last time" in one.worker.slow)
+        found = re.fullmatch(
+            r"slow: it (?:did not answer ping for|took) (\d+\.\d) s(?: to answer tools/list)?, "
+            r"and (?:answered after )?\d+\.\d s the last time",
+            one.worker.slow,
+        )
+        assert found is not None and float(found[1]) > 0, one.worker.slow
+
+
 async def test_what_is_never_probed(around: Surroundings, log: Path) -> None:
     """An entry can switch it off; a server that may sleep is not kept awake, and one that sleeps is not probed."""
     async with working(bench(fake({}, log=log, health_idle=0.0), around)) as one:
@@ -243,6 +329,22 @@ async def test_a_remote_server_that_says_nothing(around: Surroundings, era: str,
         assert one.states == ["Pending", "Connected"] * 2
 
 
+async def test_a_probe_that_is_missed_and_then_given_up(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One probe is one strike, also where it is given up after its silence was counted: it takes three of them."""
+    monkeypatch.setattr(streamable_http, "BEGIN", 0.3)
+    async with RudeHttp(OrdinaryMcp()) as server, working(bench(remote(server.url), around)) as one:
+        await one.connected()
+        for method in ("ping", "ping", "tools/list"):
+            server.on(method, raw(NEVER), times=1)
+        await one.lost()
+        fault = one.worker.last_fault
+        assert fault is not None and fault.kind is FaultKind.UNRESPONSIVE
+        assert len(server.sent("ping")) >= 2
+        assert "missed_probes" in one.worker.counters() and one.worker.counters()["missed_probes"] == 3
+
+
 async def test_a_remote_server_that_is_gone(around: Surroundings) -> None:
     """Probes that fail are strikes like all requests: the row does not say connected of what is not there."""
     async with RudeHttp(OrdinaryMcp()) as server, working(bench(remote(server.url), around)) as one:
@@ -260,7 +362,14 @@ async def test_a_session_that_is_over(around: Surroundings) -> None:
     async with RudeHttp(ordinary) as server, working(bench(remote(server.url), around)) as one:
         await one.connected()
         ordinary.known.clear()
-        await one.lost()
+        said: set[str] = set()
+
+        def over(worker: Worker) -> bool:
+            said.add(worker.unreachable)
+            return not isinstance(worker.state, Connected)
+
+        await one.until(over)
+        assert said == {""}, "it was reached, and has answered"
         assert isinstance(one.worker.state, Pending) and one.worker.state.attempt == 0
         await one.connected()
         assert len(server.sent("initialize")) == 2

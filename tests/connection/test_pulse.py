@@ -37,6 +37,10 @@ class Line:
         self.now = end
         return self
 
+    def fail(self) -> Line:
+        self.pulse.failed(self.pulse.number, self.now)
+        return self
+
     def answer(self, number: int | None = None) -> Line:
         self.signs += 1
         self.pulse.answered(self.pulse.number if number is None else number, self.now)
@@ -146,7 +150,7 @@ def test_a_call_without_any_sign() -> None:
     line = Line()
     line.busy = True
     assert not line.until(31.9).pulse.mute and line.log == [(30, "PROBE")]
-    assert line.until(32).pulse.mute and line.pulse.beside == 1
+    assert line.until(32).pulse.mute and line.pulse.beside
     assert line.until(95).pulse.heard_of(95) == 95
     line.busy = False
     assert line.until(150).pulse.mute
@@ -194,9 +198,96 @@ def test_a_probe_that_fails() -> None:
     """Where each request travels by itself its loss is told and counted there: the next follows, none is a miss."""
     line = Line().until(100)
     for second in (101, 111, 121):
-        line.until(second).pulse.failed(line.pulse.number)
+        assert line.until(second).fail().pulse.away
     assert line.until(125).log == [(100, "PROBE"), (110, "PROBE"), (120, "PROBE")]
-    assert not line.pulse.slow
+    assert not line.pulse.slow and not line.pulse.beside
+    assert not line.until(130.5).answer().pulse.away
+
+
+def test_a_probe_that_fails_beside_a_call() -> None:
+    """It says at once that there is no way to its server, is repeated, and never counts; the first that is answered,
+    and any other sign, ends that."""
+    line = Line()
+    line.busy = True
+    assert not line.until(30).pulse.away
+    assert line.fail().pulse.away and line.pulse.beside
+    while line.now < 200:
+        before = line.pulse.number
+        line.until(line.now + 1)
+        if line.pulse.number > before:
+            assert line.pulse.away and line.pulse.beside
+            line.fail()
+    assert {what for _, what in line.log} == {"PROBE"} and 8 <= len(line.log) <= 14
+    assert (line.pulse.away, line.pulse.mute, line.pulse.slow) == (True, False, False)
+    assert line.pulse.heard_of(200) == 200
+    line.signs += 1
+    assert not line.until(211).pulse.away
+    line.until(250).fail()
+    before = line.pulse.number
+    while line.pulse.number == before:
+        line.until(line.now + 1)
+    assert line.pulse.away and not line.answer().pulse.away
+
+
+def test_a_server_that_was_away_and_takes_what_it_is_sent() -> None:
+    """A probe that has neither failed nor been answered got there: its server is mute, and not away."""
+    line = Line()
+    line.busy = True
+    line.until(30).fail().until(53)
+    assert (line.pulse.number, line.pulse.away, line.pulse.mute) == (2, True, True)
+    assert not line.until(80).pulse.away and line.pulse.mute
+
+
+def test_the_end_of_a_call_whose_server_is_away() -> None:
+    """It is asked at once and again then, and that counts: nobody waits for it any more."""
+    line = Line()
+    line.busy = True
+    line.until(30).fail().until(36)
+    line.busy = False
+    line.until(41)
+    assert line.log == [(30, "PROBE"), (40, "PROBE")] and not line.pulse.beside
+    later = Line()
+    later.busy = True
+    later.until(30).fail().until(41)
+    later.busy = False
+    assert later.until(56).log[1] == (55, "PROBE") and not later.pulse.beside
+
+
+def test_what_fails_though_it_got_there() -> None:
+    """A server that takes a probe and does not begin to answer in time is silent, and there is a way to it."""
+    line = Line()
+    line.busy = True
+    line.until(90).pulse.failed(line.pulse.number, 90, away=False)
+    assert line.pulse.mute and not line.pulse.away
+
+
+def test_a_way_that_is_lost_while_a_slow_server_is_at_a_call() -> None:
+    """Probes of a slow one that go beside a call do not count either, whatever becomes of them."""
+    line = Line().until(103).answer()
+    line.busy = True
+    for _ in range(5):
+        before = line.pulse.number
+        while line.pulse.number == before:
+            line.until(line.now + 1)
+        assert line.pulse.beside
+        line.fail()
+    assert line.pulse.slow and line.pulse.away
+
+
+def test_why_it_is_slow() -> None:
+    """The time that made it slow is kept beside the quicker ones since; of one that answers only the second probe it is
+    the silence before; when it is quick again nothing of it is left."""
+    line = Line().until(103).answer()
+    assert (line.pulse.slow_by, line.pulse.took, line.pulse.in_vain, line.pulse.since_then) == (1, 3, False, None)
+    line.until(118).until(118.25).answer()
+    assert (line.pulse.slow_by, line.pulse.took, line.pulse.in_vain, line.pulse.since_then) == (1, 3, False, 0.25)
+    line.until(133.25).until(133.5).answer()
+    assert (line.pulse.slow, line.pulse.took, line.pulse.since_then) == (False, 0, None)
+    deaf = Line().until(120.25).answer()
+    assert (deaf.pulse.slow_by, deaf.pulse.took, deaf.pulse.in_vain, deaf.pulse.since_then) == (1, 20.25, True, 0.25)
+    given_up = Line().until(105)
+    given_up.pulse.failed(1, 105, away=False)
+    assert (given_up.pulse.slow_by, given_up.pulse.took, given_up.pulse.in_vain) == (1, 5, True)
 
 
 def test_an_answer_to_nothing() -> None:
@@ -205,7 +296,7 @@ def test_an_answer_to_nothing() -> None:
     before = line.pulse.at
     line.pulse.answered(1, 109.0)
     line.pulse.answered(7, 109.0)
-    line.pulse.failed(7)
+    line.pulse.failed(7, 109.0)
     assert (line.pulse.at, line.pulse.slow) == (before, False)
 
 
@@ -225,7 +316,9 @@ def test_whatever_happens(health: Health, events: list[tuple[float, str]]) -> No
         elif what == "answer":
             line.answer()
         elif what == "fail":
-            line.pulse.failed(line.pulse.number)
+            line.fail()
         else:
             line.busy = what == "busy"
         assert line.pulse.silent(line.now) >= 0
+        pulse = line.pulse
+        assert pulse.took > 0 or pulse.oldest or not pulse.slow, "there is a reason why it is slow"

@@ -357,6 +357,41 @@ async def test_what_is_odd_is_counted_over_all_connections(around: Surroundings)
         assert bench.worker.counters()["noise"] == 4
 
 
+@pytest.mark.parametrize(
+    ("last", "how"),
+    [
+        ([{"stderr": "no memory\n"}, {"exit": 3}], "the server exited with code 3; stderr: no memory; see `mcphub"),
+        ([{"write": "fatal: gone\n"}, {"exit": 3}], "the server exited with code 3; stdout: fatal: gone; see `mcphub"),
+        ([{"kill": 11}], "the server was ended by signal 11"),
+        ([{"grandchild": {"hold": True}}, {"exit": 4}], "the server exited with code 4"),
+        ([{"close_stdout": 1}, {"hang": 1}], "the server closed its stdout; see `mcphub logs fake`"),
+    ],
+)
+async def test_a_call_in_flight_when_its_program_ends(around: Surroundings, last: list[Any], how: str) -> None:
+    """The agent is told how it ended and what it said last, or where to look; nothing waits for that for long."""
+    async with working(Bench(fake({"on": {"tools/call": last}, "eof": "ignore"}), around)) as bench:
+        await bench.connected()
+        call = start_call(bench)
+        assert await outcome(call) == ["lost"]
+        assert call.message.startswith(how)
+
+
+async def test_what_a_program_writes_to_its_stdout(around: Surroundings) -> None:
+    """Lines that are no messages are in the reason, in the log of its stderr, marked, and in the daemon's: without the
+    secrets of its entry, wherever a line is cut."""
+    secret = "hunter2-hunter2-hunter2"
+    spec = fake({"before": [{"write": f"{'x' * 110} {secret}\n"}, {"write": f"bad key {secret}\n"}, {"exit": 1}]})
+    transport = replace(spec.transport, env={"API_KEY": Secret(secret)})
+    bench = Bench(replace(spec, transport=transport), around, backoff=Backoff(attempts=0))
+    async with working(bench):
+        assert await bench.failed() == "the server exited with code 1 before the handshake ended; stdout: bad key ***"
+        assert bench.worker.log_tail(1) == ["[stdout] bad key ***"]
+        assert bench.worker.stderr_tail(9) == []
+        assert bench.worker.last_fault is not None and bench.worker.last_fault.stdout[-1] == "bad key ***"
+    assert any("bad key ***" in line for line in bench.logged)
+    assert "hunter2" not in "".join(bench.logged)
+
+
 async def test_binary_messages_are_counted(around: Surroundings) -> None:
     """C183: what comes in a binary message is not read, and counted where the status shows it; the text that follows
     is the answer."""

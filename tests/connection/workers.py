@@ -193,6 +193,8 @@ class Call:
         self.deadline = self.hard = float("inf")
         self.idle = 600.0
         self.told: list[str] = []
+        #: What it was told with the last of these.
+        self.message = ""
         self.done = anyio.Event()
 
     def answered(self, env: Any) -> None:
@@ -201,6 +203,7 @@ class Call:
 
     def unanswered(self, kind: str, message: str) -> None:
         self.told.append(kind)
+        self.message = message
         self.done.set()
 
     def progressed(self, params: Any) -> None:

@@ -249,6 +249,15 @@ async def test_a_second_endpoint() -> None:
         assert sum("another endpoint" in line for line in peer.notes) == 2
 
 
+@pytest.mark.parametrize("method", ["initialize", "ping", "tools/list"])
+async def test_a_post_of_its_own_that_is_not_answered(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """C077: what mcphub asks for itself is no work of minutes: its POST is taken in time, or it has failed."""
+    monkeypatch.setattr(http_sse, "BEGIN", 0.2)
+    async with old() as (http, _), peer_of(http) as peer:
+        http.on(method, raw(NEVER))
+        assert await peer.ask(method) == "no_response"
+
+
 async def test_a_stream_that_names_no_endpoint() -> None:
     """C082: a stream that opens and says nothing of use within the time of the start is told as that, whatever else it
     says; nothing is posted."""

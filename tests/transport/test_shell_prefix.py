@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcphub.errors import TransportError
-from mcphub.transport.shell_prefix import prefixed
+from mcphub.transport.shell_prefix import not_found, prefixed
 
 ARGV = ["npx", "-y", "a b", "$(reboot)", ""]
 
@@ -40,3 +40,13 @@ def test_what_cannot_be_used(prefix: str, cause: str) -> None:
     with pytest.raises(TransportError, match=f"cannot use MCPHUB_SHELL_PREFIX: .*{cause}.*environment file") as raised:
         prefixed(prefix, ARGV)
     assert raised.value.kind == "config"
+
+
+def test_a_program_that_is_not_there() -> None:
+    """The variable is blamed, since no entry names this program."""
+    error = not_found("wrap", "not found in the server's PATH, which is /bin")
+    assert error.kind == "not_found"
+    assert str(error) == (
+        "cannot use MCPHUB_SHELL_PREFIX: its program 'wrap' cannot be started: not found in the server's PATH, which "
+        "is /bin; correct it in the hub's environment file (mcphub env set MCPHUB_SHELL_PREFIX)"
+    )

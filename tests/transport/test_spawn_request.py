@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -52,3 +53,14 @@ def test_a_refusal_counts_bytes_and_shows_no_value() -> None:
     assert refusal.kind == "spawn"
     assert "are 20 bytes" in str(refusal)
     assert "tok-" not in str(refusal) + repr(request(["/bin/x", "tok-1"], {"A": "tok-22"}))
+
+
+@pytest.mark.parametrize(
+    ("stage", "number", "blamed"),
+    [("exec", errno.EACCES, True), ("exec", errno.E2BIG, False), ("cwd", errno.ENOENT, False)],
+)
+def test_a_program_that_a_variable_names(stage: str, number: int, blamed: bool) -> None:
+    """Where it cannot be executed the variable is named, and not where something else is at fault."""
+    text = str(replace(request(), named_by="MCPHUB_SHELL_PREFIX").refusal(stage, number))
+    assert text.startswith("cannot use MCPHUB_SHELL_PREFIX: cannot execute") is blamed
+    assert ("MCPHUB_SHELL_PREFIX" in text) is blamed

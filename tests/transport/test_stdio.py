@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from mcphub.errors import TransportError
 from mcphub.spec import Origin, Scope, Secret, ServerSpec, StdioSpec
@@ -195,6 +196,23 @@ async def test_cancelled_at_every_point(around: Surroundings, stdio: str) -> Non
     await until_gone(word, 2)
     gc.collect()
     assert descriptors() == before
+
+
+async def test_a_prefix_that_cannot_be_started(around: Surroundings) -> None:
+    """The variable is named and its own program, whether there is none or it is no program; the entry is not blamed."""
+    for prefix, kind in (("no-such-wrapper x", "not_found"), ("/etc/passwd", "not_found"), ("  ", "")):
+        environment = {"PATH": os.environ["PATH"], "MCPHUB_SHELL_PREFIX": prefix}
+        surroundings = replace(around, environment=lambda environment=environment: environment)
+        if not kind:
+            async with open_stdio(python(ECHO), surroundings, Recorder(), StderrRing()):
+                continue
+        with pytest.raises(TransportError) as raised:
+            async with open_stdio(python(ECHO), surroundings, Recorder(), StderrRing()):
+                raise AssertionError
+        assert raised.value.kind == kind
+        text = str(raised.value)
+        assert text.startswith(f"cannot use MCPHUB_SHELL_PREFIX: its program {prefix.split()[0]!r} cannot be started: ")
+        assert "entry" not in text and "as the command" not in text and text.endswith("env set MCPHUB_SHELL_PREFIX)")
 
 
 @both

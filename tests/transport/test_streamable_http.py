@@ -499,6 +499,25 @@ async def test_slow_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not server.sent("GET")[0].left
 
 
+@pytest.mark.parametrize("method", ["initialize", "ping", "tools/list", "resources/templates/list", "logging/setLevel"])
+async def test_a_request_of_its_own_that_does_not_begin(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """C077: what mcphub asks for itself is no work of minutes: its answer begins in time, or it has failed."""
+    monkeypatch.setattr(streamable_http, "BEGIN", 0.2)
+    async with RudeHttp(OrdinaryMcp(era="legacy")) as server, linked(server.url) as peer:
+        server.on(method, body(b"x").after(NEVER))
+        assert await peer.ask(method) == "no_response"
+
+
+@pytest.mark.parametrize(("method", "modern"), [("ping", False), ("server/discover", True)])
+async def test_a_question_that_is_not_answered(monkeypatch: pytest.MonkeyPatch, method: str, modern: bool) -> None:
+    """C077: an answer that begins and never ends holds none of the requests that only ask whether somebody answers."""
+    monkeypatch.setattr(streamable_http, "BEGIN", 0.2)
+    async with RudeHttp(OrdinaryMcp(era="modern" if modern else "legacy")) as server, linked(server.url) as peer:
+        server.on(method, stream(comment(), NEVER))
+        assert await peer.ask(method, modern=modern) == "no_response"
+        await server.until(lambda: server.requests[-1].left)
+
+
 async def test_a_listen_that_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     """C077: what nobody has a deadline for must begin in time."""
     monkeypatch.setattr(streamable_http, "BEGIN", 0.2)
