@@ -10,7 +10,7 @@ from typing import Protocol
 Data = bytes | bytearray | memoryview
 
 #: Kinds of `Receiver.unanswered` that say: the server has not acted on the request.
-NOT_ACTED_ON = frozenset(["unreachable", "tls", "refused", "rate_limited", "needs_auth", "session"])
+NOT_ACTED_ON = frozenset(["unreachable", "tls", "refused", "rate_limited", "needs_auth", "session", "session_over"])
 
 
 class Receiver(Protocol):
@@ -26,8 +26,8 @@ class Receiver(Protocol):
         """This request will not be answered, though the channel lives; only channels on which each request travels by
         itself say so. `kind`: `unreachable`, `tls`, `refused`, `rate_limited`, `needs_auth` (the server did not act on
         it), `lost`, `no_response`, `status` (it may have), `unreadable`, `ended` (a stream that had begun), `session`
-        (not acted on; it may be sent again to the server's next session), `older` (`initialize` alone: not acted on,
-        and the older transport of HTTP is to be tried)."""
+        (not acted on; it may be sent again to the server's next session), `session_over` (there was none that took it),
+        `older` (`initialize` alone: not acted on, and the older transport of HTTP is to be tried)."""
 
     def lost(self, reason: str) -> None:
         """The last call: the peer is gone ("" = orderly end of stream) or broke the framing (why)."""

@@ -38,7 +38,7 @@ from mcphub.protocol.versions import LATEST_LEGACY
 from mcphub.questions.calls import CallsAsked, calls_report, no_such_call
 from mcphub.questions.grouping import grouped
 from mcphub.questions.place import origin_status
-from mcphub.report import at_second, held_back, in_use, resident, row
+from mcphub.report import at_second, held_back, in_use, resident, row, unanswered
 from mcphub.sessions.http_endpoint import HttpEndpoint
 from mcphub.sessions.http_request import endpoint_path
 from mcphub.sessions.loopback import Loopback
@@ -203,6 +203,8 @@ class RunningHub:
                 one["queued"] = waiting[key]
             if circuits := self._gateway.circuits.shown(key):
                 one["held_back"] = held_back(circuits, now)
+            if asked := self._gateway.unanswered(key):
+                one["unanswered"] = unanswered(asked, now)
             out[key] = one
         return out
 
@@ -407,7 +409,7 @@ class RunningHub:
             worker = self._supervisor.workers.get(key)
             if worker is not None:
                 dropped += worker.stderr.dropped
-                out += worker.stderr_tail(lines)
+                out += worker.log_tail(lines)
         return LogsReport(name=name, dropped=dropped, lines=out)
 
     async def follow_logs(
@@ -606,6 +608,9 @@ class RunningHub:
             report = await anyio.to_thread.run_sync(lambda: calls_report(records(), asked, problems, live=True))
         except OSError as e:
             raise ControlError(f"cannot read the journal of calls: {e.strerror or e}", status=500) from e
+        except ConfigError as e:
+            problems = [*problems, *([] if problems else [str(e)])]
+            report = calls_report([], asked, problems, live=True)
         if asked.id and not report["calls"]:
             raise ControlError(no_such_call(asked.id), status=404)
         return report

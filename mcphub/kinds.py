@@ -147,11 +147,12 @@ TOLD = _by_name(
             "stopping", "local", "hub", True, "none",
             "mcphub is being stopped. The request was not sent, or it only reads.",
             "Make the call again once mcphub runs.",
-            "mcphub is stopping: this was not sent to its server; ask again once mcphub runs",
+            "mcphub is stopping: query was not sent to the server db; call it again once mcphub runs",
         ),
         Kind(
             "busy", "local", "hub", True, "none",
-            "Calls of different agents to this server take turns, and it did not come to this one in time.",
+            "Calls of different agents to this server take turns, and it did not come to this one in time. Where "
+            "another agent has been asked something there and has not answered, the message names it.",
             "Make the call again a little later.",
             "query was not sent to the server db: other agents' calls were in the way for 600 s; it can be called "
             "again",
@@ -240,7 +241,7 @@ TOLD = _by_name(
         ),
         Kind(
             "not_taken", "transport", "connection", True, "none",
-            "The request was refused on its way, or its session was over. The server has not acted on it.",
+            "The session that the request was for was over, and no other one took it. The server has not acted on it.",
             "Make the call again.",
             "The server db could not be asked for query: its session was over before the server acted on it.",
         ),
@@ -409,13 +410,16 @@ FAULTS = _by_name(
         Kind(
             "tls", "transport", "network", False, "none",
             "The server's certificate cannot be trusted, or TLS with it failed.",
-            "Where a certificate of your own company signs it, name it by SSL_CERT_FILE or NODE_EXTRA_CA_CERTS.",
+            "Where your own company signs the certificate, name that of the company by SSL_CERT_FILE or "
+            "NODE_EXTRA_CA_CERTS; else correct what the message names: the url, or `tls` of the entry.",
             "the certificate of mcp.example cannot be trusted: self-signed certificate",
         ),
         Kind(
             "http_status", "transport", "server", False, "none",
-            "The server answered with an HTTP status that says no.",
-            "Check the url, the headers and the type of the entry.",
+            "The server, or what stands in front of it, answered with an HTTP status that says no. Where an agent is "
+            "told so, the server has not acted on its call, and would refuse it again.",
+            "Check the url, the headers and the type of the entry; where only one call is refused, what the message "
+            "says.",
             "HTTP 404 Not Found",
         ),
         Kind(

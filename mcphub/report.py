@@ -18,10 +18,20 @@ from mcphub.connection.machine import Connected, Disabled, Failed, NeedsAuth, Pe
 from mcphub.connection.worker import Worker
 from mcphub.gateway import breaker
 from mcphub.gateway.circuits import Shown
+from mcphub.gateway.holding import Holder
 from mcphub.kinds import KINDS
 from mcphub.questions.place import origin_status
 from mcphub.spec import DIVIDED, Broken, HttpSpec, InProcessSpec, InstanceKey, Off, StdioSpec, Want
-from mcphub.status import CircuitStatus, IdeStatus, LastError, OriginStatus, ServerStatus, SignInStatus, StateName
+from mcphub.status import (
+    CircuitStatus,
+    IdeStatus,
+    LastError,
+    OriginStatus,
+    ServerStatus,
+    SignInStatus,
+    StateName,
+    UnansweredStatus,
+)
 
 #: The reason of a project's server whose project no agent works in.
 IDLE = "idle: no agent is attached in this workspace"
@@ -68,6 +78,8 @@ def last_error(name: str, fault: Fault, now: float, *, over: bool = False) -> La
         layer=KINDS[fault.kind].layer,
         over=over,
     )
+    if fault.stdout:
+        error["stdout_tail"] = list(fault.stdout)
     if fault.at:
         error["ago"] = round(max(now - fault.at, 0.0), 1)
     return error
@@ -232,6 +244,13 @@ def held_back(circuits: Sequence[Shown], now: float) -> list[CircuitStatus]:
     ]
 
 
+def unanswered(holders: Sequence[Holder], now: float) -> list[UnansweredStatus]:
+    """The agents that have not answered a question of one server."""
+    return [
+        UnansweredStatus(client=one.client, workspace=one.workspace, since=round(now - one.since, 1)) for one in holders
+    ]
+
+
 def row(
     key: InstanceKey,
     wish: Want | Off | Broken,
@@ -321,16 +340,21 @@ def row(
         base.update({"state": "pending", "state_text": "pending (idle)", "reason": IDLE})
         return base
     state, text, reason, attempt, retry_in = _state(worker.state, worker.attempts, now)
+    if worker.trying and attempt:
+        reason, retry_in = f"{STARTING} again, after: {reason}" if reason else f"{STARTING} again", None
     if worker.awaits_agent and isinstance(worker.state, Pending) and not worker.state.idle:
         reason = AWAITED
-    if state == "pending" and worker.pid is not None and (tail := worker.stderr_tail(1)):
-        reason = f"{reason}; stderr: {tail[0]}"  # what a slow first start is doing
+    if state == "pending" and worker.pid is not None and (said := worker.last_words()) and said not in reason:
+        reason = f"{reason}; {said}"  # what a slow first start is doing
     if waits := worker.waits:
         reason = waits if reason in ("", STARTING) else f"{reason}; {waits}"
     if stopped := isinstance(worker.state, Connected) and is_stopped(worker.pid):
         text, reason, base["slow"] = f"{text} (stopped)", STOPPED, True
         base["layer"] = "process"
-    if not stopped and (slow := worker.slow):
+    if unreachable := worker.unreachable:
+        text, reason, base["slow"] = f"{text} (unreachable)", unreachable, True
+        base["layer"] = KINDS["unreachable"].layer
+    elif not stopped and (slow := worker.slow):
         text, reason, base["slow"] = f"{text} (slow)", slow, True
         base["layer"] = "server"
     if need is None and (said := refused(worker, now)):

@@ -30,6 +30,8 @@ class LastError(TypedDict):
     exit_code: int | None
     stderr_tail: list[str]
     at: str
+    #: what came last on stdout and was no message of the protocol, where something did
+    stdout_tail: NotRequired[list[str]]
     layer: NotRequired[str]
     #: how long ago, where that is known
     ago: NotRequired[float]
@@ -87,8 +89,8 @@ class ServerStatus(TypedDict):
     nothing_left: NotRequired[str]
     #: the attached agents that use this very instance, as `sessions` numbers them
     used_by: NotRequired[list[int]]
-    #: it is connected and takes long to answer what costs nothing, answers nothing at all, or its process is stopped;
-    #: `reason` says which, and for how long
+    #: it is connected and takes long to answer what costs nothing, answers nothing at all, cannot be reached now, or
+    #: its process is stopped; `reason` says which, and for how long
     slow: NotRequired[bool]
     #: agents see lists that may not be what it has now, of when it was connected last; says how old they are
     stale: NotRequired[str]
@@ -96,6 +98,8 @@ class ServerStatus(TypedDict):
     sign_in: NotRequired[SignInStatus]
     #: calls of agents that are held back though it is connected, since those before them got no answer
     held_back: NotRequired[list[CircuitStatus]]
+    #: agents that have not answered a question of it; where calls take turns those of others wait for them
+    unanswered: NotRequired[list[UnansweredStatus]]
 
 
 class CircuitStatus(TypedDict):
@@ -111,6 +115,14 @@ class CircuitStatus(TypedDict):
     since: float
     until: float | None
     cause: str
+
+
+class UnansweredStatus(TypedDict):
+    """An agent that was asked something because of its call. `since`: for how long."""
+
+    client: str
+    workspace: str
+    since: float
 
 
 class SignInStatus(TypedDict):

@@ -224,12 +224,16 @@ A probe that is not answered counts too (`silent`). After {health.idle:g} s with
 call in flight, a server is asked `ping` (2025-11-25 and older) or `server/discover` (2026-07-28), and again every
 {health.timeout:g} s until it answers; an error is an answer. The third in a row is `tools/list` in the place of `ping`,
 which some servers ignore; one that answers it is asked nothing else from then on. The third that stays unanswered ends
-the connection with the fault `unresponsive`. While a call is in flight no probe is begun: a server that does one thing
-at a time could not answer it, and the call has its own time.
+the connection with the fault `unresponsive`. While a call is in flight no probe is begun that counts: a server that
+does one thing at a time could not answer it, and the call has its own time.
 
 *Slow* is a fact of a connected server, no state: it took {pulse.SLOW:g} s or more for its last probe, or has not
 answered one for so long. It is over after {pulse.RECOVERED} answers in a row that took less than {pulse.QUICK:g} s;
 until then it is probed every {pulse.SLOW_EVERY:g} s, also while it is in use, where silence ends nothing.
+
+*Unreachable* is another: its last probe failed on its way. While no call is in flight that is a strike, and the next
+probe follows. While one is, on whichever session of the server's, no probe is a strike, be it silent or failed: the
+call may be answered over a connection that was there before. It is over with the next sign of life.
 """
 
 
@@ -308,7 +312,7 @@ and may change.
 | Root | What it is | How agents get it |
 | --- | --- | --- |
 | `protocol` | somebody said other than the protocol has it, or refused in its words: the agent, or the server | a JSON-RPC error |
-| `transport` | a request did not go, or its answer did not come | a JSON-RPC error; a call that was not sent at all: a tool result with `isError` |
+| `transport` | a request did not go, or its answer did not come | a JSON-RPC error; a `tools/call` that certainly was not sent, or not acted on: a tool result with `isError` (over HTTP, when the daemon has all but ended, status 503 before the message is read) |
 | `local` | mcphub decided it: time ran out, arguments are wrong, a rule, a limit | as above |
 | (none) | the tool did what was asked and says by `isError` that it failed | the server's own result, as it is |
 
@@ -382,7 +386,7 @@ server, of either era. What is not as the standards have it is dropped: a wrong 
 `tracestate`; `baggage` of more than 8192 bytes. HTTP headers of the same names are not read, since MCP carries
 traces in `_meta`. With a trace, its id stands in
 
-- `traceId` of every error of mcphub's,
+- `traceId` of every error of mcphub's, where the request's `_meta` can be read,
 - `trace` of every line of the log about that call (at the level `debug` it has one when it is sent, too),
 - the outcome journal (`mcphub calls`).
 

@@ -29,6 +29,7 @@ from mcphub.connection.source import Source
 from mcphub.connection.worker import Worker
 from mcphub.gateway import breaker
 from mcphub.gateway.circuits import Shown
+from mcphub.gateway.holding import Holder
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.report import (
     IDLE,
@@ -42,6 +43,7 @@ from mcphub.report import (
     resident,
     row,
     stale,
+    unanswered,
 )
 from mcphub.spec import Broken, Ide, Off, Problem, Scope, Secret, ServerSpec, StdioSpec, Want, WsSpec
 from mcphub.status import ServerStatus
@@ -234,7 +236,9 @@ async def test_a_server_that_does_not_run() -> None:
     assert broken["last_error"]["remedy"] == "correct the entry, then run `mcphub reconnect db`"
     full = shown(Connected(NOW))
     # What stands there only where there is something to say.
-    always = ServerStatus.__annotations__.keys() - {"held_back", "nothing_left", "queued", "sign_in", "stale"}
+    always = ServerStatus.__annotations__.keys() - {
+        "held_back", "nothing_left", "queued", "sign_in", "stale", "unanswered",
+    }  # fmt: skip
     assert idle.keys() == off.keys() == broken.keys() == full.keys() == always
 
 
@@ -291,12 +295,41 @@ async def test_a_process_that_somebody_stopped() -> None:
     assert not is_stopped(process.pid) and not is_stopped(None)
 
 
+async def test_an_attempt_on_its_way() -> None:
+    """While the next attempt is made nothing is tried "again now": it is starting, and what failed before stands behind
+    that; when it has failed as well, it waits again."""
+    state = Pending(2, NOW - 20, FAULT)
+    starting = worker(state, _scope=anyio.CancelScope(), _tried=state, pid=os.getpid())
+    found = row(SPEC.key(), Want(SPEC), RESOLVED, starting, None, [], NOW)
+    assert (found["state_text"], found["attempt"], found["retry_in"]) == ("pending 2/5", 2, None)
+    assert found["reason"] == f"starting again, after: {FAULT.message}"
+    starting.state = Pending(3, NOW + 4, FAULT)
+    found = row(SPEC.key(), Want(SPEC), RESOLVED, starting, None, [], NOW)
+    assert (found["reason"], found["retry_in"]) == (FAULT.message, 4.0)
+
+
+async def test_a_server_that_cannot_be_reached() -> None:
+    """A connection that is kept for the calls in flight, while nothing leads to its server, is not shown as a sound
+    one; secrets are masked in what is said of it."""
+
+    class Gone:
+        slow = "slow: it has not answered anything for 9 s, ping neither"
+        unreachable = "unreachable now: nothing listens at secret-token"
+
+    found = shown(Connected(NOW), _probing=Gone())
+    assert (found["state"], found["state_text"], found["slow"]) == ("connected", "connected (unreachable)", True)
+    assert found["reason"].startswith("unreachable now: nothing listens at ") and found["layer"] == "network"
+    assert "secret-token" not in json.dumps(found)
+
+
 async def test_a_slow_first_start() -> None:
     """C035: while a process is starting, its last word on stderr is part of the reason, its secrets masked."""
     starting = worker(Pending(0, NOW), pid=os.getpid())
     starting.stderr.feed(b"fetched 12 of 40 with secret-token\n")
     found = row(SPEC.key(), Want(SPEC), RESOLVED, starting, None, [], NOW)
     assert found["reason"].startswith("starting; stderr: fetched 12 of 40 with ")
+    starting.stderr.feed(b"x" * 4000 + b"\n")
+    assert len(row(SPEC.key(), Want(SPEC), RESOLVED, starting, None, [], NOW)["reason"]) < 300
     assert "secret-token" not in json.dumps(found)
 
 
@@ -370,6 +403,11 @@ async def test_calls_that_are_held_back() -> None:
         "until": 4.0, "cause": "why",
     }  # fmt: skip
     assert (second["state"], second["until"]) == ("half-open", None)
+
+
+def test_questions_that_nobody_has_answered() -> None:
+    """Who was asked, and for how long."""
+    assert unanswered([Holder("claude", "/w", 990.04)], NOW) == [{"client": "claude", "workspace": "/w", "since": 10.0}]
 
 
 async def test_the_vault_comes_first() -> None:

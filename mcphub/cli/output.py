@@ -61,8 +61,8 @@ def shortened(text: str, columns: int) -> str:
     if width(text) <= columns:
         return text
     kept = text[: max(columns - 3, 0)]
-    while kept and width(kept) > columns - 3:
-        kept = kept[:-1]
+    while kept and (over := width(kept) - columns + 3) > 0:
+        kept = kept[: -max(over // 2, 1)]  # no sign takes more than two columns
     return kept.rstrip() + "..."
 
 

@@ -33,6 +33,8 @@ MAX_WAITING = 10_000
 #: Seconds, beyond its delay, that a call waits for its server to be connected again: whoever waits for an answer
 #: should hear within moments that the server is down.
 CONNECTION_WAIT = 10.0
+#: Why a call is not sent again whose tool may do something else now.
+_CHANGED = "the tool is another one since it was connected again"
 #: Seconds between two lines in the log about one server.
 LOG_EVERY = 1.0
 
@@ -142,7 +144,7 @@ class Again:
         worker, trouble = self._workers.get(call.key), call.trouble
         assert trouble is not None
         if worker is None:
-            self._give_up(call, "the server was removed, or its entry changed")
+            self._give_up(call, "the server was removed, or its entry changed", changed=True)
             return
         client, state = worker.client, worker.state
         if client is not None and not client.over:
@@ -168,11 +170,11 @@ class Again:
         elif client.channel is None or client.channel.full:
             why = "it does not read its requests"
         elif not self._is_as_it_was(call, worker):
-            why = "the tool is another one since it was connected again"
+            why = _CHANGED
         elif self._circuits.known and self._circuits.stops(call) is not None:
             why = "too many calls before this one got no answer"
         if why:
-            self._give_up(call, why)
+            self._give_up(call, why, changed=why is _CHANGED)
             return
         self._take(call)
         self._fit(call, client)
@@ -210,9 +212,11 @@ class Again:
             call.trouble.timer.cancel()
             call.trouble.timer = None
 
-    def _give_up(self, call: AgentCall, why: str) -> None:
-        """It is not sent any more: its last failure is its end."""
+    def _give_up(self, call: AgentCall, why: str, changed: bool = False) -> None:
+        """It is not sent any more: its last failure is its end. `changed` as in call.Trouble."""
         self._take(call)
+        assert call.trouble is not None
+        call.trouble.changed = changed
         call.gives_up(why)
 
     def ended(self, call: AgentCall) -> None:

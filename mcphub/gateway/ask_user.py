@@ -28,7 +28,7 @@ from mcphub.gateway.askable import (
     refuse_undeclared,
     secrets_in,
 )
-from mcphub.gateway.call import AgentCall, check_at, waits, whose
+from mcphub.gateway.call import AgentCall, asks, check_at, waits, whose
 from mcphub.gateway.pages import Pages
 from mcphub.gateway.parking import Parking, TooMany
 from mcphub.gateway.roots_allowed import RootsAllowed
@@ -43,6 +43,8 @@ MAX_OPEN = 100
 #: How long a question waits for it to become clear whose it is, seconds: less than servers wait for an answer, since
 #: one that has given up answers its call, and the question would then be taken for another's.
 UNCLEAR_LIMIT = 5.0
+#: What a server is told where its question may be of a call that the same agent no longer wants.
+OF_A_WITHDRAWN_CALL = "a call that was cancelled may be why this is asked: nobody is asked because of that"
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 _string = msgspec.json.Decoder(str).decode
@@ -107,8 +109,10 @@ def owner(calls: Iterable[AgentCall], current: AgentCall | None) -> AgentCall | 
         return None
     if any(whose(call) != whose(found[0]) for call in found):
         raise Unclear
-    # They are all its own: what it has in flight, rather than what waits for it.
-    return next((call for call in found if not waits(call)), found[0])
+    # They are all its own: what it has in flight, rather than what waits for it. As rounds they get one each, so that
+    # of calls which all ask none has the questions of the others.
+    flying = [call for call in found if not waits(call)] or found
+    return next((call for call in flying if not asks(call)), flying[0])
 
 
 class AskUser:
@@ -157,13 +161,13 @@ class AskUser:
             return True
         return self._put(server, client, mid, method, params, call, loose=current is None)
 
-    def unclear(self, server: str, client: Client, mid: bytes, method: str, params: Raw) -> bool:
+    def unclear(self, server: str, client: Client, mid: bytes, method: str, params: Raw, why: str = "") -> bool:
         """Refuse a question of which nothing that comes can tell whose it is; False where the hub's own answer will do
-        (roots): an agent's directories are not told where another's call may be why."""
+        (roots): an agent's directories are not told where another's call may be why. `why` is for the server."""
         if method == "roots/list":
             self._counters["refused_questions"] += 1
             return False
-        self._refuse(_Unclear(server, client, mid, method, params), str(Unclear()))
+        self._refuse(_Unclear(server, client, mid, method, params), why or str(Unclear()))
         return True
 
     def _wait(self, one: _Unclear, calls: list[AgentCall], unclear: Unclear) -> None:
@@ -267,7 +271,8 @@ class AskUser:
             client.send(jsonrpc.error_frame(mid, code, str(e)))
             return True
         if page := _page_of(method, body):
-            self._pages.give(call.caller, call.key, [page])
+            [own] = self._pages.give(call.caller, call.key, [page])
+            body = msgspec.json.encode({**_members(body), "elicitationId": own})
         key = b'"mcphub-%d"' % next(self._numbers)
         now = self._loop.time()
         question = self._open[key] = _Question(client, mid, method, call, loose)

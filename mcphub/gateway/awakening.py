@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from mcphub.connection.worker import Worker
+from mcphub.protocol.envelope import NO_META, RequestMeta
 from mcphub.spec import InstanceKey
 
 #: Requests that may wait at once; further ones are told that the server is starting.
@@ -23,6 +24,8 @@ class _Held(NamedTuple):
     again: Callable[[], None]
     since: float
     timer: asyncio.TimerHandle
+    meta: RequestMeta
+    tool: str
 
 
 class Awakening:
@@ -35,18 +38,25 @@ class Awakening:
         self._workers = workers
 
     def hold(
-        self, agent: object, mid: bytes, worker: Worker, again: Callable[[], None], late: Callable[[], None]
+        self,
+        agent: object,
+        mid: bytes,
+        worker: Worker,
+        again: Callable[[], None],
+        late: Callable[[], None],
+        meta: RequestMeta = NO_META,
+        tool: str = "",
     ) -> bool:
         """Keep the request until its server, which is started if it sleeps, is there; False where nothing is to be
         waited for. `again` does the request anew; it must hold copies of what it needs. `late` is called instead where
-        a call may take no longer."""
+        a call may take no longer. `tool` is the name that a call has for its agent, "" = it is another request."""
         worker.wake_idle()
         if not worker.waking or len(self.held) >= MAX_HELD:
             return False
         loop = asyncio.get_running_loop()
         since = self.since or loop.time()
         timer = loop.call_at(since + worker.spec.call_timeout, self._late, agent, mid, late)
-        self.held[agent, mid] = _Held(worker.key, again, since, timer)
+        self.held[agent, mid] = _Held(worker.key, again, since, timer, meta, tool)
         return True
 
     def met_failed(self, worker: Worker) -> None:

@@ -25,15 +25,17 @@ class Budgets:
         """Take so many calls; why they may not be made, "" = they may. `now`: milliseconds since 1970."""
         key = (owner, task.id)
         used = self._used.pop(key, 0)
-        if task.deadline and now >= task.deadline:
+        if task.deadline is not None and now >= task.deadline:
             return f"the deadline of the task {task.id!r} has passed"
-        if not task.calls:
+        if task.calls is None:
             return ""
         spent = used + calls > task.calls
         self._used[key] = used if spent else used + calls
         if len(self._used) > self._most:
             del self._used[next(iter(self._used))]
-        return f"the task {task.id!r} has made all of its {task.calls} calls" if spent else ""
+        if not spent:
+            return ""
+        return f"the task {task.id!r} has " + (f"made all of its {task.calls} calls" if task.calls else "no calls left")
 
     def left(self, owner: Hashable) -> None:
         """Forget the tasks of an agent that left."""

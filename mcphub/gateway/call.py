@@ -55,8 +55,9 @@ _OWN_HOP = frozenset({-32020, -32022})
 #: Of a server's errors, those that a modern agent would read as mcphub's: a method that is not found has an HTTP status
 #: of its own, and mcphub has the method.
 _NOT_OURS = frozenset({jsonrpc.METHOD_NOT_FOUND})
-#: What agents are told where a request was refused on its way (kinds of `channel.Receiver.unanswered`).
-NOT_TAKEN = {"refused": "not_taken", "session": "session_expired"}
+#: What agents are told where a request was refused on its way (kinds of `channel.Receiver.unanswered`). A status that
+#: says no would say so again.
+NOT_TAKEN = {"refused": "http_status", "session": "session_expired", "session_over": "not_taken"}
 #: The one version of the protocol in which a server may answer that a page must be opened first.
 URL_ERROR_VERSION = "2025-11-25"
 #: A modern server's error for a caller that did not declare what it wants to ask for.
@@ -117,6 +118,11 @@ class Seat:
         """Nothing of the agent's is in flight for it: it has been asked."""
         raise NotImplementedError
 
+    @property
+    def asks(self) -> bool:
+        """There is a question that its agent has not answered, or is about to be given."""
+        raise NotImplementedError
+
 
 class Questions(Protocol):
     """Who must know that a call has ended. `gateway.ask_user.AskUser`."""
@@ -145,7 +151,7 @@ class Older(Protocol):
 
     def completed(self, call: AgentCall) -> None: ...
 
-    def sent_to(self, call: AgentCall, steps: Sequence[url_steps.Step]) -> None: ...
+    def sent_to(self, call: AgentCall, steps: Sequence[url_steps.Step]) -> list[url_steps.Step]: ...
 
 
 class Tasks(Protocol):
@@ -196,7 +202,7 @@ class Trouble(msgspec.Struct, eq=False):
     """What went wrong with a call that is, or was, sent again. `failures` so far; `sent`: when it was sent last, and
     `until` when its server must be there again, monotonic seconds; `estimate`: the seconds that an attempt takes;
     `due`: its delay is over; `over`: it is not sent any more; `doubt`: why some attempt may have been acted on, "" =
-    none was."""
+    none was; `changed`: its tool has another definition now, of which nothing that is known of the call holds."""
 
     failures: int = 0
     kind: str = ""
@@ -207,6 +213,7 @@ class Trouble(msgspec.Struct, eq=False):
     until: float = 0.0
     due: bool = False
     over: bool = False
+    changed: bool = False
     timer: Any = None
 
 
@@ -517,7 +524,7 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             text += " (it named no page of the web, by http or https)"
         elif not meta.modern:
             if self.caller.older is not None:
-                self.caller.older.sent_to(self, steps)
+                steps = self.caller.older.sent_to(self, steps)
             self.caller.send(jsonrpc.error_frame(self.mid, url_steps.CODE, text, url_steps.as_data(steps)))
             return
         elif self.asking is not None and self.asking.tries >= MAX_ROUNDS:
@@ -602,7 +609,10 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             text += f" (sent {self.attempts} times)" if self.attempts > 1 else " (sent once)"
         if self.read_only:
             kind = kind if kind in ("timeout", "unreadable", "stopping") else "lost"
-            self.error(kind, f"{text}; the tool only reads, so it can be called again")
+            if self.trouble is not None and self.trouble.changed:
+                self.error(kind, f"{text}; it only read: list the tools again before calling it", retryable=False)
+            else:
+                self.error(kind, f"{text}; the tool only reads, so it can be called again")
         else:
             text = f"{text}; whether it had effects is unknown, check before calling it again"
             self.error("outcome_unknown", text + check_at(self.recorded(kind)))
@@ -622,14 +632,13 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             return
         what = message if kind == "needs_auth" else f"could not be asked for {self.tool}: {message}"
         text = f"The server {self.server} {what}."
-        kind, more = NOT_TAKEN.get(kind, kind), {}
+        kind = NOT_TAKEN.get(kind, kind)
+        more: dict[str, object] = {}
+        if self.trouble is not None and self.trouble.changed:
+            more["retryable"] = False
         if kind == "rate_limited" and (wait := getattr(self.client.channel, "retry_after", 0.0)):
             more["retryAfterMs"] = round(wait * 1000)
-        if self.route is not None:
-            text, data = with_sentence(text, self._repeated(kind)), self.told(kind, **more)
-            self.caller.send(jsonrpc.result_frame(self.mid, tool_error(text, self.meta.modern, data)))
-        else:
-            self.error(kind, text, **more)
+        self._told_unsent(kind, text, **more)
 
     def stand_still(self, now: float, limit: float) -> None:
         """A person is asked, who has so many seconds; its own clock stops. Harmless where it stands still already."""
@@ -652,13 +661,17 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
         if self.accounts is not None:
             self.accounts.ended(self, "not_sent")
         self._over()
-        self.error(kind, f"{self.tool} was not sent to the server {self.server}: {why}; it can be called again")
+        self._told_unsent(kind, f"{self.tool} was not sent to the server {self.server}: {why}; it can be called again")
 
     def turned_down(self, kind: str, text: str, **more: object) -> None:
         """End it, unsent, with a refusal that a model can read and act on; `more` as in `envelope.error_data`."""
         if self.accounts is not None:
             self.accounts.ended(self, "not_sent")
         self._over()
+        self._told_unsent(kind, text, **more)
+
+    def _told_unsent(self, kind: str, text: str, **more: object) -> None:
+        """Its server has not got it: a call of a tool is answered by a result, which its model sees."""
         if self.route is None:
             self.error(kind, text, **more)
             return
@@ -759,6 +772,11 @@ def check_at(operation: str) -> str:
 def waits(call: AgentCall) -> bool:
     """Whether its agent has been asked, and has nothing in flight for it."""
     return isinstance(call.caller, Seat) and call.caller.waits
+
+
+def asks(call: AgentCall) -> bool:
+    """Whether its agent has, or is about to be given, a question of it as a round."""
+    return isinstance(call.caller, Seat) and call.caller.asks
 
 
 def whose(call: AgentCall) -> object:

@@ -23,6 +23,7 @@ from mcphub.catalog.cache import Catalog
 from mcphub.catalog.freshness import DEFAULT_MOST
 from mcphub.catalog.instructions import merge_instructions
 from mcphub.catalog.library import MEMBERS
+from mcphub.catalog.naming import prefix
 from mcphub.catalog.repeatable import does_not_fit
 from mcphub.catalog.toolset import Route, Toolset
 from mcphub.channel import Data
@@ -42,8 +43,10 @@ from mcphub.gateway.budgets import Budgets
 from mcphub.gateway.call import AgentCall, Caller, who, whose
 from mcphub.gateway.call_lines import CallLines
 from mcphub.gateway.circuits import Circuits
+from mcphub.gateway.holding import Holder, holders
 from mcphub.gateway.lane import ALONE
 from mcphub.gateway.lanes import Lanes
+from mcphub.gateway.left_over import Aim
 from mcphub.gateway.legacy_rounds import Asking, LegacyRounds
 from mcphub.gateway.lists import Lists
 from mcphub.gateway.loudness import Loudness
@@ -71,7 +74,7 @@ from mcphub.gateway.turns import Turns
 from mcphub.gateway.unlisted import whose_name
 from mcphub.gateway.validate import Checks
 from mcphub.gateway.watching import ACKNOWLEDGED, UPDATED, Watching
-from mcphub.protocol import jsonrpc, serving, tasks, tool_call
+from mcphub.protocol import jsonrpc, mrtr, serving, tasks, tool_call
 from mcphub.protocol.envelope import (
     NO_META,
     InvalidMeta,
@@ -80,6 +83,8 @@ from mcphub.protocol.envelope import (
     add_to_data,
     error_data,
     read_request_meta,
+    trace_of,
+    traced,
 )
 from mcphub.protocol.jsonrpc import EMPTY, UNSET, Envelope, NotAMessage, Raw
 from mcphub.protocol.mrtr import Round, State
@@ -93,6 +98,7 @@ _LOG = logging.getLogger(__name__)
 #: Calls one agent may have in flight, and subscriptions it may hold.
 MAX_CALLS = 10_000
 MAX_LISTENS = 100
+_STOPPING = "mcphub is stopping: this was not sent to its server; ask again once mcphub runs"
 #: How often, at the end, it is looked whether calls are left, seconds.
 DRAIN_STEP = 0.02
 #: Bytes of a `_meta` that is remembered, and characters of an agent's name.
@@ -148,10 +154,10 @@ class Gateway:
         self._rounds = Rounds(seal_key, allowed, self.counters, patience)
         self._pages = Pages(self._joined)
         self._sign_in_pages = SignInPages(supervisor.workers)
-        self._parking = Parking(seal_key, principal_of, self.counters, allowed, patience)
+        self._parking = Parking(seal_key, principal_of, self.counters, allowed, patience, self.agents)
         self._retries = Retries(self._rounds, self._parking)
         self._older = LegacyRounds(supervisor.workers, self.counters, allowed, self._pages, patience, signs)
-        self._turns = Turns()
+        self._turns = Turns(self._parking.held_up)
         self._checks = Checks(_LOG.warning)
         self._repeats = Repeats(monotonic)
         lines = CallLines(monotonic)
@@ -208,6 +214,7 @@ class Gateway:
         self.lanes.leaves(agent)
         for call in list(agent.calls.values()):
             call.withdraw("the agent left")
+        self._parking.left(agent)
         if self._waiting:
             self._lists.left(agent)
         if self._awakening.held:
@@ -227,19 +234,31 @@ class Gateway:
             if waiting is agent:
                 owed[mid] = Owed(mid.decode(), one.method, True)
         for mid, call in agent.calls.items():
-            owed[mid] = Owed(mid.decode(), call.tool, call.read_only, call.server)
+            owed[mid] = Owed(
+                mid.decode(), call.tool, call.read_only, call.server, trace=call.meta.trace, own_name=call.tool
+            )
         for (waiting, mid), held in self._awakening.held.items():
             if waiting is agent:
                 what = f"a request that waited for the server {held.key.name}"
-                owed[mid] = Owed(mid.decode(), what, server=held.key.name, unsent=True)
+                owed[mid] = Owed(
+                    mid.decode(),
+                    what,
+                    server=held.key.name,
+                    tool=held.tool,
+                    unsent=True,
+                    trace=held.meta.trace,
+                    modern=held.meta.modern,
+                )
         return self._task_news.standing(agent, self._watching.standing(agent, standing_of(agent, owed)))
 
-    def server_of(self, agent: Agent, tool: str) -> str:
-        """The name of the server that this exposed name leads to, or would, "" = none that the agent sees."""
+    def aim_of(self, agent: Agent, tool: str) -> Aim:
+        """Where this exposed name leads, or would."""
         if (route := agent.toolset.routes.get(tool)) is not None:
-            return route.key.name
+            return Aim(route.key.name, route.definition.name, route.definition.reads)
         key = whose_name(self.seen(agent.workspace, agent.view), agent.view, tool) if tool else None
-        return key.name if key is not None else ""
+        if key is None:
+            return Aim(tool=tool)
+        return Aim(key.name, tool if agent.view else tool.removeprefix(prefix(key.name)))
 
     def resume(self, agent: Agent, standing: Standing) -> None:
         """Make an agent that joined what it was in another daemon, without a word to it but that its lists may have
@@ -268,8 +287,12 @@ class Gateway:
         self._again.stop()
         self.lanes.stop()
         for agent, mid in list(self._awakening.held):
+            held = self._awakening.held[agent, mid]
             if self._awakening.cancel(agent, mid):
-                self._not_any_more(agent, mid)
+                if held.tool:
+                    self._not_taken(agent, mid, held.meta, EMPTY, None, held.key.name, held.tool)
+                else:
+                    self._not_any_more(agent, mid, held.meta.trace)
         until = self._loop.time() + seconds
         # Looked at now and then, so that no call pays for being waited for.
         while (left := sum(len(agent.calls) for agent in self.agents)) and self._loop.time() < until:  # noqa: ASYNC110
@@ -304,6 +327,12 @@ class Gateway:
     def held(self) -> Counter[InstanceKey]:
         """How many calls wait for others, by the server that they are for: for limits and shares, and for turns."""
         return self.lanes.waiting() + self._turns.waiting()
+
+    def unanswered(self, key: InstanceKey) -> list[Holder]:
+        """The agents that have not answered a question of this server."""
+        worker = self._workers.get(key)
+        client = worker.client if worker is not None else None
+        return holders(client) if client is not None else []
 
     @property
     def awaited(self) -> bool:
@@ -361,7 +390,8 @@ class Gateway:
             except (msgspec.DecodeError, RecursionError) as e:
                 # What the envelope passes unread can still be unreadable: 1e999, a lone surrogate, too deep nesting.
                 text = f"cannot read the params of {env.method[:80]}: {e}"
-                agent.send(jsonrpc.error_frame(jsonrpc.encode_id(env.id), jsonrpc.INVALID_PARAMS, text, BAD_PARAMS))
+                data = traced(BAD_PARAMS, trace_of(env.params))
+                agent.send(jsonrpc.error_frame(jsonrpc.encode_id(env.id), jsonrpc.INVALID_PARAMS, text, data))
 
     def _not_a_message(self, agent: Agent, line: bytes | memoryview, e: NotAMessage) -> None:
         self.counters["bad_lines"] += 1
@@ -432,7 +462,7 @@ class Gateway:
                 "say `initialize` first (MCP up to 2025-11-25), or send `_meta` with "
                 "io.modelcontextprotocol/protocolVersion and clientCapabilities on every request (2026-07-28)"
             )
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, BAD_REQUEST))
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, traced(BAD_REQUEST, meta.trace)))
             return None
         if agent.log_level and not meta.modern:
             # A modern server logs for a request only if it says so: the session's level goes along.
@@ -444,7 +474,8 @@ class Gateway:
         try:
             params = _call_params(raw or b"{}")
         except (msgspec.DecodeError, RecursionError) as e:
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, f"tools/call: {e}", BAD_PARAMS))
+            data = traced(BAD_PARAMS, trace_of(raw))
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, f"tools/call: {e}", data))
         else:
             self._call(agent, mid, params, params.inputResponses, params.requestState)
 
@@ -479,13 +510,13 @@ class Gateway:
         calls = agent.calls
         elsewhere = self._waiting or agent.listens.held or self._awakening.held
         if mid in calls or self._stopping or len(calls) >= MAX_CALLS or (elsewhere and self._in_flight(agent, mid)):
-            self._not_taken(agent, mid)
+            self._not_taken(agent, mid, meta, params.arguments, route)
             return
         arguments: Data = memoryview(params.arguments) if params.arguments else b"{}"
         if arguments[0] != 0x7B:
             if bytes(arguments) != b"null":
-                text = "tools/call: `arguments` must be an object"
-                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, BAD_PARAMS))
+                text, data = "tools/call: `arguments` must be an object", traced(BAD_PARAMS, meta.trace)
+                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, data))
                 return
             arguments = b"{}"
         filled, keyless, tool = "", False, route.definition
@@ -585,6 +616,13 @@ class Gateway:
             if modern:
                 call.arguments = bytes(arguments)
         elif modern:
+            if responses is not EMPTY:
+                try:
+                    mrtr.check_responses(responses)
+                except ValueError as e:
+                    data = traced(BAD_PARAMS, meta.trace)
+                    agent.send(jsonrpc.error_frame(call.mid, jsonrpc.INVALID_PARAMS, f"tools/call: {e}", data))
+                    return None
             call.rounds = self._rounds
             return self._reading.rounds_of(call, "tools/call", tool.name, arguments, responses, brought)
         elif responses is not EMPTY and url_steps.declined(responses):
@@ -610,7 +648,7 @@ class Gateway:
             assert call.route is not None
             self._turn_down(agent, call.mid, call.meta, "task_budget", text, call.route, arguments)
             return False
-        if task.deadline:
+        if task.deadline is not None:
             call.until = self._loop.time() + (task.deadline - now) / 1000
             call.deadline = min(call.deadline, call.until)
         return True
@@ -634,7 +672,9 @@ class Gateway:
             text = starts_too_slowly(worker.name, worker.spec.call_timeout)
             self._refusals.result(agent, mid, meta, "unavailable", text, server=worker.name, tool=params.name)
 
-        return self._awakening.hold(agent, mid, worker, lambda: self._call(agent, mid, kept, *again), late)
+        return self._awakening.hold(
+            agent, mid, worker, lambda: self._call(agent, mid, kept, *again), late, meta, params.name
+        )
 
     def _turn_down(
         self,
@@ -697,7 +737,7 @@ class Gateway:
             wish = self._supervisor.snapshot.value.desired.get(key)
             if worker is not None and worker.unlisted:
                 if self._stopping or self._in_flight(agent, mid) or len(agent.calls) >= MAX_CALLS:
-                    self._not_taken(agent, mid)
+                    self._not_taken(agent, mid, meta, arguments, None, key.name, name)
                 elif not self._held(agent, mid, meta, worker, params, responses, state, answer):
                     self._unavailable(agent, mid, key, worker, meta, answer, name, arguments)
                 return
@@ -709,19 +749,45 @@ class Gateway:
         code, shown = jsonrpc.INVALID_PARAMS, name[:128]
         self._refusals.error(agent, mid, meta, code, "unknown_tool", text, tool=shown, arguments=arguments)
 
-    def _not_taken(self, agent: Agent, mid: bytes) -> None:
+    def _not_taken(
+        self,
+        agent: Agent,
+        mid: bytes,
+        meta: RequestMeta,
+        arguments: Data,
+        route: Route | None,
+        server: str = "",
+        tool: str = "",
+    ) -> None:
         """Turn a call away that is not looked at: at the end, under an id that is taken, or beyond the limit."""
+        if route is not None:
+            server, tool = route.key.name, route.definition.name
+        what = f"{tool} was not sent to the server {server}"
         if self._stopping:
-            self._not_any_more(agent, mid)
+            kind, text = "stopping", f"mcphub is stopping: {what}; call it again once mcphub runs"
+        elif len(agent.calls) >= MAX_CALLS:
+            kind, text = "overloaded", f"too many calls of this agent are in flight: {what}; call it again later"
+        else:
+            text, data = "this id is in flight already", traced(BAD_REQUEST, meta.trace)
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, text, data))
             return
-        text, data = "this id is in flight already", BAD_REQUEST
-        if len(agent.calls) >= MAX_CALLS:
-            text, data = "too many calls in flight", TOO_MUCH
-        agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, text, data))
+        self._refusals.result(agent, mid, meta, kind, text, server=server, tool=tool, arguments=arguments)
 
-    def _not_any_more(self, agent: Agent, mid: bytes) -> None:
-        text = "mcphub is stopping: this was not sent to its server; ask again once mcphub runs"
-        agent.send(jsonrpc.error_frame(mid, jsonrpc.INTERNAL_ERROR, text, error_data("stopping", "")))
+    def _not_any_more(self, agent: Agent, mid: bytes, trace: str = "") -> None:
+        """Turn a request away that is no call of a tool."""
+        data = traced(error_data("stopping", ""), trace)
+        agent.send(jsonrpc.error_frame(mid, jsonrpc.INTERNAL_ERROR, _STOPPING, data))
+
+    def _has_room(self, agent: Agent, mid: bytes, meta: RequestMeta) -> bool:
+        """Whether a request that is no call of a tool may be sent on; else it was turned away."""
+        if self._stopping:
+            self._not_any_more(agent, mid, meta.trace)
+        elif len(agent.calls) >= MAX_CALLS:
+            data = traced(TOO_MUCH, meta.trace)
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many calls in flight", data))
+        else:
+            return True
+        return False
 
     def _in_flight(self, agent: Agent, mid: bytes) -> bool:
         if mid in agent.calls or mid in agent.listens or (agent, mid) in self._waiting:
@@ -796,44 +862,37 @@ class Gateway:
         if meta is None:
             return
         if self._in_flight(agent, mid):
-            text = "this id is in flight already"
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, text, BAD_REQUEST))
+            text, data = "this id is in flight already", traced(BAD_REQUEST, meta.trace)
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, text, data))
         elif method == "tools/list" or method in MEMBERS:
-            self._lists.ask(agent, str(method), mid, meta.modern, env.params)
+            self._lists.ask(agent, str(method), mid, meta.modern, env.params, meta.trace)
         elif method in reading.METHODS:
             if self.begins_traces and not meta.trace:
                 meta = with_trace(meta)
-            if self._stopping:
-                self._not_any_more(agent, mid)
-            elif len(agent.calls) >= MAX_CALLS:
-                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many calls in flight", TOO_MUCH))
-            else:
+            if self._has_room(agent, mid, meta):
                 self._supervisor.catch_up()  # as for a tool that is not known
                 agent.library = self._sight.both(agent.workspace, agent.view)[1]
                 self._reading.ask(agent, mid, str(method), env.params, meta)
         elif meta.modern and method in tasks.METHODS:
-            if self._stopping:
-                self._not_any_more(agent, mid)
-            elif len(agent.calls) >= MAX_CALLS:
-                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many calls in flight", TOO_MUCH))
-            else:
+            if self._has_room(agent, mid, meta):
                 self._handles.ask(agent, mid, str(method), env.params, meta)
         elif meta.modern and method == "server/discover":
             agent.send(jsonrpc.result_frame(mid, serving.discover_result(agent.view, self._instructions(agent))))
         elif meta.modern and method == "subscriptions/listen" and len(agent.listens) >= MAX_LISTENS:
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many subscriptions", TOO_MUCH))
+            data = traced(TOO_MUCH, meta.trace)
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_REQUEST, "too many subscriptions", data))
         elif meta.modern and method == "subscriptions/listen":
             agent.declares = capability_sets.declared_by(meta.capabilities)
             self._listen(agent, mid, meta, _object(env.params).get("notifications"))
         elif not meta.modern and method in ("resources/subscribe", "resources/unsubscribe"):
-            self._subscribe(agent, str(method), mid, env.params)
+            self._subscribe(agent, str(method), mid, env.params, meta.trace)
         elif not meta.modern and method == "logging/setLevel":
-            self._loudness.ask(agent, mid, env.params)
+            self._loudness.ask(agent, mid, env.params, meta.trace)
         elif not meta.modern and method == "ping":
             agent.send(jsonrpc.result_frame(mid, b"{}"))
         else:
-            text = f"Method not found: {str(method)[:80]}"
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.METHOD_NOT_FOUND, text, NO_METHOD))
+            text, data = f"Method not found: {str(method)[:80]}", traced(NO_METHOD, meta.trace)
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.METHOD_NOT_FOUND, text, data))
 
     def _initialize(self, agent: Agent, mid: bytes, raw: Raw) -> None:
         try:
@@ -889,11 +948,11 @@ class Gateway:
         """The agent as it joined: over HTTP one request's answer may stand in for it, which ends before it does."""
         return next((joined for joined in self.agents if joined == agent), agent)
 
-    def _subscribe(self, agent: Agent, method: str, mid: bytes, raw: Raw) -> None:
+    def _subscribe(self, agent: Agent, method: str, mid: bytes, raw: Raw, trace: str) -> None:
         uri = _object(raw).get("uri") if raw else None
         if not isinstance(uri, str):
             text = f"{method}: `uri` must be a string"
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, BAD_PARAMS))
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, traced(BAD_PARAMS, trace)))
         elif method == "resources/unsubscribe":
             self._watching.unwatch(agent, uri)
             agent.send(jsonrpc.result_frame(mid, b"{}"))
@@ -901,7 +960,7 @@ class Gateway:
             self._watching.when_taken(lasting, b"", lambda _: agent.send(jsonrpc.result_frame(mid, b"{}")))
         else:
             text = f"{uri[:256]} cannot be subscribed to: no one server has it, or its server does not offer that"
-            data = error_data("not_subscribable")
+            data = traced(error_data("not_subscribable"), trace)
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, data))
 
     def _listen(self, agent: Agent, mid: bytes, meta: RequestMeta, asked: Any) -> None:
@@ -957,8 +1016,13 @@ class Gateway:
             # Nothing says whose question it is. Servers that only look at roots, as many at their start, need no turns.
             looks = method == "roots/list"
             withdrawn = self._turns.unread(client) if looks else self._turns.has_asked(worker.key, client)
-            if withdrawn and calls and len({whose(call) for call in (*calls, *withdrawn)}) > 1:
-                return self._questions.unclear(worker.name, client, mid, method, params)
+            withdrawn = [call for call in withdrawn if call not in calls]  # but for what is being made again
+            if withdrawn and calls:
+                if len({whose(call) for call in (*calls, *withdrawn)}) > 1:
+                    return self._questions.unclear(worker.name, client, mid, method, params)
+                if not looks:  # nobody decides by his roots that it goes on
+                    why = ask_user.OF_A_WITHDRAWN_CALL
+                    return self._questions.unclear(worker.name, client, mid, method, params, why)
         return self._questions.ask(worker.name, client, mid, method, params, calls, asker)
 
     def server_said(self, worker: Worker, client: Client, method: str, params: Raw) -> None:

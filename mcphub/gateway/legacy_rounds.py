@@ -250,9 +250,10 @@ class LegacyRounds:
             params = b'{"elicitationId":%b}' % jsonrpc.quote(page)
             call.caller.send(jsonrpc.notification_frame(COMPLETE, params))
 
-    def sent_to(self, call: AgentCall, steps: Sequence[Step]) -> None:
-        """Its agent is about to be told of these pages of a legacy server."""
-        self._pages.give(call.caller, call.key, [step.elicitationId for step in steps])
+    def sent_to(self, call: AgentCall, steps: Sequence[Step]) -> list[Step]:
+        """Its agent is about to be told of these pages of a legacy server. Returns them by the ids for it."""
+        ids = self._pages.give(call.caller, call.key, [step.elicitationId for step in steps])
+        return [msgspec.structs.replace(step, elicitationId=id) for step, id in zip(steps, ids, strict=True)]
 
 
 def _stop(asking: Asking) -> None:

@@ -20,6 +20,7 @@ from mcphub.gateway.telling import TOOLS, knows
 from mcphub.protocol import jsonrpc, older
 from mcphub.protocol.caching import Freshness, freshness_members
 from mcphub.protocol.cursor import give_cursor, take_cursor
+from mcphub.protocol.envelope import traced
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.spec import InstanceKey
 from mcphub.supervisor.supervisor import Supervisor
@@ -63,11 +64,11 @@ class Lists:
         self._seal_key = seal_key
         self._loop = asyncio.get_running_loop()
 
-    def ask(self, agent: Agent, method: str, mid: bytes, modern: bool, raw: Raw) -> None:
-        """An agent asks for a list, or for a page of one. Raises msgspec.DecodeError."""
+    def ask(self, agent: Agent, method: str, mid: bytes, modern: bool, raw: Raw, trace: str = "") -> None:
+        """An agent asks for a list, or for a page of one; `trace` is its trace id. Raises msgspec.DecodeError."""
         cursor = _cursor_only(raw).cursor if raw else None
         if cursor is not None:
-            self._next_page(agent, method, mid, modern, cursor)
+            self._next_page(agent, method, mid, modern, cursor, trace)
             return
         unlisted: list[InstanceKey] = []
         for key in self._sight.seen(agent.workspace, agent.view).values():
@@ -115,12 +116,12 @@ class Lists:
     def _pages(self, agent: Agent, method: str) -> Pages:
         return agent.toolset.pages if method == TOOLS else agent.library.pages[method]
 
-    def _next_page(self, agent: Agent, method: str, mid: bytes, modern: bool, cursor: object) -> None:
+    def _next_page(self, agent: Agent, method: str, mid: bytes, modern: bool, cursor: object, trace: str) -> None:
         pages = self._pages(agent, method)
         start = take_cursor(self._seal_key, method, pages.digest, cursor) if isinstance(cursor, str) else None
         if start is None or start not in pages.pages:
             text = f"unknown cursor: the list has changed, or it is of another one; ask {method} again without a cursor"
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, BAD_PARAMS))
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, traced(BAD_PARAMS, trace)))
         else:
             self._give(agent, method, mid, modern, start)
 

@@ -19,7 +19,7 @@ from mcphub.gateway.call import AgentCall
 from mcphub.gateway.refusals import BAD_PARAMS
 from mcphub.gateway.sight import Sight
 from mcphub.protocol import jsonrpc
-from mcphub.protocol.envelope import RequestMeta
+from mcphub.protocol.envelope import RequestMeta, traced
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.spec import InstanceKey
 
@@ -41,12 +41,12 @@ class Loudness:
         self._sight = sight
         self._counters = counters
 
-    def ask(self, agent: Agent, mid: bytes, raw: Raw) -> None:
-        """Answer `logging/setLevel`. Raises msgspec.DecodeError."""
+    def ask(self, agent: Agent, mid: bytes, raw: Raw, trace: str = "") -> None:
+        """Answer `logging/setLevel`; `trace` is the id of its trace. Raises msgspec.DecodeError."""
         level = _object(raw).get("level") if raw else None
         if not isinstance(level, str) or not messages.is_level(level):
             text = "logging/setLevel: no such level"
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, BAD_PARAMS))
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, traced(BAD_PARAMS, trace)))
             return
         self.set_level(agent, level)
         agent.send(jsonrpc.result_frame(mid, b"{}"))

@@ -10,6 +10,7 @@ need look after: it has said that it waits.
 
 from __future__ import annotations
 
+import enum
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from mcphub.errors import ConfigError
 from mcphub.gateway.call import AgentCall, Caller, Said
 from mcphub.protocol.jsonrpc import EMPTY, Raw
 from mcphub.store import call_record
-from mcphub.store.call_journal import CallJournal
+from mcphub.store.call_journal import CallJournal, read_file
 from mcphub.store.call_record import REASON_OF, CallRecord
 
 #: What was recorded is on the disk so many seconds later, and the time that writing takes: so much may be lost when the
@@ -45,6 +46,19 @@ _CALLED = {"stopping": "stopped"}
 _FINE = (b',"isError":false}', b', "isError": false}')
 _FAILED = (b',"isError":true}', b', "isError": true}')
 _END = 20
+
+
+class Record(enum.Enum):
+    """What the journal has of a call that a daemon before may have sent."""
+
+    #: It was sent, or was about to be.
+    THERE = enum.auto()
+    #: It was not sent, or its tool was known to only read.
+    NONE = enum.auto()
+    #: The same, unless its record has made place for a later one.
+    GONE = enum.auto()
+    #: Nobody can say: another daemon's journal is there, or one that may lack some.
+    UNSURE = enum.auto()
 
 
 class _Says(msgspec.Struct, gc=False):
@@ -69,6 +83,7 @@ class Outcomes:
         #: Makes a digest that nothing has gone into yet.
         self._digest = hashlib.blake2b(digest_size=16, salt=secret[:16], person=secret[16:]).copy
         self._log = log
+        self._path = ""
         #: Why calls are not recorded, "" = they are.
         self.problem = ""
         self._names: dict[tuple[str, str, str, str], tuple[bytes, int]] = {}
@@ -76,12 +91,14 @@ class Outcomes:
         self._tried: dict[int, str] = {}
         self._news = anyio.Event()
         self._due = False
+        self._requests: tuple[frozenset[int], bool] | None = None
         #: What the daemon before left open, by who asked for it; and what those before it did, a while ago.
         self._left: defaultdict[int, list[CallRecord]] = defaultdict(list)
         self._left_before: defaultdict[int, list[CallRecord]] = defaultdict(list)
 
     def open(self, path: str) -> None:
         """Keep the journal at this path, or say why not: that calls go on counts for more."""
+        self._path = path
         try:
             journal = self._journal = CallJournal(path)
         except ConfigError as error:
@@ -238,6 +255,27 @@ class Outcomes:
             found = self._left_before.get(request, [])  # the one between did not live long enough to tell it
         return found[0].id if len(found) == 1 else ""
 
+    @property
+    def epoch(self) -> int:
+        """Of the journal that is written, 0 = none is."""
+        return self._journal.epoch if self._journal is not None else 0
+
+    def record(self, mid: bytes, pid: int | None, epoch: int) -> Record:
+        """Of a call that came, under this id as JSON, from the agent in this process to the daemon whose journal had
+        this epoch. Reads the file, once."""
+        journal = self._journal
+        if journal is None or not pid or not epoch or journal.whole_of != epoch:
+            return Record.UNSURE
+        if self._requests is None:
+            try:
+                self._requests = journal.requests_of(epoch)
+            except OSError:
+                return Record.UNSURE
+        requests, gone = self._requests
+        if crc32(mid, pid) in requests:
+            return Record.THERE
+        return Record.GONE if gone else Record.NONE
+
     # --- the disk ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -268,9 +306,12 @@ class Outcomes:
             journal.end()
 
     def records(self) -> Callable[[], list[CallRecord]]:
-        """Gives all that are kept, newest first; to be called in a thread. Raises OSError."""
-        journal = self._journal
-        return (lambda: list(journal.records())) if journal is not None else list
+        """Gives all that are kept, newest first, also where nothing can be added to them; to be called in a thread.
+        Raises ConfigError, OSError."""
+        journal, path = self._journal, self._path
+        if journal is not None:
+            return lambda: list(journal.records())
+        return (lambda: list(read_file(path))) if path else list
 
     def problems(self) -> list[str]:
         """What people should know of it."""
@@ -279,6 +320,8 @@ class Outcomes:
         return [p for p in (self.problem, text if missed else "") if p]
 
     def _trouble(self, error: OSError) -> None:
+        if self._journal is not None:
+            self._journal.doubt()
         if self._journal is not None and not self.problem:
             self.problem = f"calls are not recorded: cannot write {self._journal.path}: {error.strerror or error}"
             self._log("warning", self.problem)

@@ -33,7 +33,7 @@ def merged(responses: Raw, own: Mapping[str, Raw], allowed: RootsAllowed, worksp
     try:
         found = _members(responses) if responses else {}
     except (msgspec.DecodeError, RecursionError):
-        return bytes(responses), 0  # its server's to refuse
+        return bytes(responses), 0  # whoever reads them has refused them
     refused = 0
     for key, answer in found.items():
         if _has_roots(answer):

@@ -2,12 +2,13 @@
 
 It must not know what a page is for. `notifications/elicitation/complete` goes to the one agent that was sent there; a
 modern agent, which does not know it, comes back with its request, which waits for it a little (MCP spec 2025-11-25,
-client/elicitation; bridging, the error -32042).
+client/elicitation; bridging, the error -32042). The agent knows a page by an id of mcphub's: two servers may have one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -45,17 +46,21 @@ class Pages:
 
     def __init__(self, lasting: Callable[[Caller], Caller]) -> None:
         self._lasting = lasting
-        self._given: dict[_Page, Caller] = {}
+        #: Who was sent to a page, and the id that it knows it by.
+        self._given: dict[_Page, tuple[Caller, str]] = {}
         self._done: dict[_Page, None] = {}
         self._waiting: dict[AgentCall, _Waiting] = {}
         self._loop = asyncio.get_running_loop()
 
-    def give(self, agent: Caller, key: InstanceKey, ids: Iterable[str]) -> None:
-        """This legacy agent was sent to these pages of a server."""
-        agent = self._lasting(agent)
+    def give(self, agent: Caller, key: InstanceKey, ids: Iterable[str]) -> list[str]:
+        """This legacy agent is sent to these pages of a server. Returns the ids for it, the same ones again."""
+        agent, own = self._lasting(agent), []
         for one in ids:
-            self._given[key, one] = agent
+            before = self._given.get((key, one))
+            own.append(before[1] if before is not None and before[0] == agent else secrets.token_urlsafe(16))
+            self._given[key, one] = agent, own[-1]
             _bound(self._given)
+        return own
 
     def wait(self, call: AgentCall, ids: Iterable[str], start: Callable[[], None]) -> bool:
         """Whether the call must wait for these pages; `start` is called when it need not any more, unless it has ended
@@ -75,9 +80,10 @@ class Pages:
             page = key, _params(params).elicitationId
         except (msgspec.DecodeError, RecursionError):
             return
-        agent = self._given.pop(page, None)
-        if agent is not None:
-            body = b'{"elicitationId":%b}' % jsonrpc.quote(page[1])
+        given = self._given.pop(page, None)
+        if given is not None:
+            agent, own = given
+            body = b'{"elicitationId":%b}' % jsonrpc.quote(own)
             agent.send(jsonrpc.notification_frame(COMPLETE, body))
             return
         self._done[page] = None
@@ -101,10 +107,10 @@ class Pages:
 
     def left(self, agent: object) -> None:
         """Nothing is for it any more."""
-        for page in [page for page, one in self._given.items() if one == agent]:
+        for page in [page for page, (one, _) in self._given.items() if one == agent]:
             del self._given[page]
 
 
-def _bound(pages: dict[_Page, Caller] | dict[_Page, None]) -> None:
+def _bound(pages: dict[_Page, tuple[Caller, str]] | dict[_Page, None]) -> None:
     if len(pages) > MOST:
         del pages[next(iter(pages))]

@@ -11,7 +11,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 import msgspec
@@ -21,7 +21,7 @@ from mcphub.connection.client import Client
 from mcphub.gateway.call import AgentCall, Caller, Older, Questions, Seat, check_at
 from mcphub.gateway.roots_allowed import RootsAllowed
 from mcphub.protocol import jsonrpc, mrtr
-from mcphub.protocol.envelope import RESULT_META, RequestMeta, error_data
+from mcphub.protocol.envelope import RESULT_META, RequestMeta, error_data, traced
 from mcphub.protocol.jsonrpc import EMPTY, Raw
 from mcphub.spec import InstanceKey
 
@@ -31,6 +31,8 @@ WINDOW = 0.03
 LIFETIME = mrtr.LIFETIME
 #: Seconds by which the connection waits longer: that the time is up is told here.
 GRACE = 60.0
+#: Seconds for an agent that is gone to come back, once another's call waits for what it was asked.
+ABSENT = 30.0
 #: Calls that may wait, for one agent and at one server; ends that are kept for an agent that asks twice.
 MOST_OF_AGENT = 20
 MOST_OF_SERVER = 100
@@ -119,17 +121,24 @@ class Parked(Seat):
         self.attached: list[Attached] = []
         #: How it ended, behind the id; b"" = it has not.
         self.end = b""
+        #: Since when its agent is gone, and since when others wait for its answer, monotonic seconds, 0 = it is not.
+        self.gone = self.wanted = 0.0
         self.window: asyncio.TimerHandle | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.calls: dict[bytes, AgentCall] = {_MARK: call}
         self._of = of
-        self._sit(call.caller)
+        self.sit(call.caller)
 
     @property
     def waits(self) -> bool:
         return not self.taken
 
-    def _sit(self, agent: Caller) -> None:
+    @property
+    def asks(self) -> bool:
+        return bool(self.asked)
+
+    def sit(self, agent: Caller) -> None:
+        """This agent is who was asked."""
         self.agent = agent
         self.library = agent.library
         self.capabilities = agent.capabilities
@@ -149,8 +158,9 @@ class Parked(Seat):
         one = Attached(agent, call.client, mid, None, meta, call.began, call.deadline, call.idle, seat=self)
         agent.calls[mid] = one
         self.attached.append(one)
+        self.gone = self.wanted = 0.0
         call.meta = meta  # progress goes to the newest, under its token
-        self._sit(agent)
+        self.sit(agent)
 
     def left(self, one: Attached, reason: str) -> None:
         """Its agent does not want this request any more."""
@@ -187,7 +197,8 @@ class Principal(Protocol):
 
 
 class Parking:
-    """The parked calls of one hub; `key` seals what their agents bring back."""
+    """The parked calls of one hub; `key` seals what their agents bring back. `attached` are the agents that are there,
+    as they come and go."""
 
     def __init__(
         self,
@@ -196,7 +207,9 @@ class Parking:
         counters: Counter[str],
         allowed: RootsAllowed,
         patience: Callable[[InstanceKey], float],
+        attached: Collection[Caller] = (),
     ) -> None:
+        self._attached = attached
         self._key = key
         self._patience = patience
         self._principal = principal
@@ -278,7 +291,7 @@ class Parking:
         """The agent comes back with this state, whose seal was whole, for this request."""
         seat = self._calls.get(state.parked)
         if seat is None:
-            agent.send(lost(mid, of, state))
+            agent.send(lost(mid, of, state, meta.trace))
         elif seat.end:
             agent.send(b'{"jsonrpc":"2.0","id":%b,' % mid + seat.end)
             self._tell(seat)
@@ -286,7 +299,13 @@ class Parking:
             first = not seat.taken
             if first:
                 self._go_on(seat)
+            before = seat.agent
             seat.attach(agent, mid, meta)
+            if before != agent and not before.passing and before not in self._attached:
+                # It is back, over another connection, with all that it had: they are one agent's.
+                for other in self._calls.values():
+                    if other.agent == before:
+                        other.sit(agent)
             if first:
                 self._take(seat, responses)
         else:
@@ -366,6 +385,27 @@ class Parking:
         self._counters["expired_calls"] += 1
         self.abandon(seat, "nobody came back with an answer", "timeout")
 
+    def left(self, agent: Caller) -> None:
+        """An agent is attached no more."""
+        if self._calls:
+            principal, now = self._principal(agent), self._loop.time()
+            for seat in self._calls.values():
+                if seat.round.principal == principal:
+                    seat.gone = now
+
+    def held_up(self, key: InstanceKey) -> None:
+        """Calls wait for this server now. For an agent that is gone they do so only so long; of one that has no
+        connection nobody knows whether it is."""
+        now = self._loop.time()
+        for seat in list(self._calls.values()):
+            if seat.call.key != key or not seat.waits or seat.end or seat.passing:
+                continue
+            seat.wanted = seat.wanted or now
+            is_there = any(self._principal(agent) == seat.round.principal for agent in self._attached)
+            if not is_there and now - max(seat.gone, seat.wanted) >= ABSENT:
+                self._counters["expired_calls"] += 1
+                self.abandon(seat, "its agent is gone, and others wait", "timeout")
+
     def abandon(self, seat: Parked, reason: str, kind: str = "cancelled") -> None:
         """Nobody wants it any more: end it upstream, and forget it; `kind` as in gateway.call.Accounts.ended."""
         seat.call.withdraw(reason, kind)
@@ -388,7 +428,7 @@ class Parking:
                 del seat.asked[key]
 
 
-def lost(mid: bytes, of: mrtr.Round, state: mrtr.State) -> bytes:
+def lost(mid: bytes, of: mrtr.Round, state: mrtr.State, trace: str = "") -> bytes:
     """The answer to a request that comes back for a call of which nothing is kept here any more."""
     what = of.target if of.method == "tools/call" else of.method
     text = (
@@ -402,7 +442,7 @@ def lost(mid: bytes, of: mrtr.Round, state: mrtr.State) -> bytes:
         text = f"{text}; whether it had effects is unknown, check before calling it again" + check_at(state.operation)
     if state.operation:
         more["operationId"] = state.operation
-    data = error_data("request_state_lost", of.server, **more)
+    data = traced(error_data("request_state_lost", of.server, **more), trace)
     return jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, data)
 
 

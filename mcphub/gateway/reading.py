@@ -37,7 +37,7 @@ from mcphub.gateway.sight import Sight
 from mcphub.gateway.turns import Turns
 from mcphub.gateway.unlisted import whose_name, whose_uri
 from mcphub.protocol import jsonrpc, mrtr
-from mcphub.protocol.envelope import RequestMeta, add_to_data, error_data
+from mcphub.protocol.envelope import RequestMeta, add_to_data, error_data, traced
 from mcphub.protocol.jsonrpc import EMPTY, Raw
 from mcphub.protocol.versions import MODERN
 from mcphub.spec import InstanceKey
@@ -146,11 +146,11 @@ class Reading:
                 self._unavailable(agent, mid, method, raw, meta, unlisted)
                 return
             data = add_to_data(msgspec.json.encode({"uri": e.uri}) if e.uri else b"", error_data(e.kind))
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e), data))
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e), traced(data, meta.trace)))
             return
         except (msgspec.DecodeError, KeyError, RecursionError) as e:
             text = f"{method}: missing or wrong member: {e}"
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, BAD_PARAMS))
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, traced(BAD_PARAMS, meta.trace)))
             return
         worker = self._workers.get(lead.key)
         client = worker.client if worker is not None else None
@@ -172,7 +172,8 @@ class Reading:
         if method == "completion/complete":
             if worker.facts is None or "completions" not in worker.facts.capabilities:
                 text = f"Method not found: the server {server} offers no completion"
-                agent.send(jsonrpc.error_frame(mid, jsonrpc.METHOD_NOT_FOUND, text, NO_METHOD))
+                data = traced(NO_METHOD, meta.trace)
+                agent.send(jsonrpc.error_frame(mid, jsonrpc.METHOD_NOT_FOUND, text, data))
                 return
             if client.version < CONTEXT_SINCE and client.version not in MODERN:
                 params.pop("context", None)
@@ -199,16 +200,22 @@ class Reading:
             request.kept(params)
         if method in mrtr.METHODS and client.era == "modern" and meta.modern:
             responses = params.pop("inputResponses", EMPTY)
+            try:
+                mrtr.check_responses(responses)
+            except ValueError as e:
+                data = traced(BAD_PARAMS, meta.trace)
+                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, f"{method}: {e}", data))
+                return
             more = self.rounds_of(request, method, lead.original, request.arguments, responses, brought)
             if more:
                 request.retried = True
                 params |= _members(b"{" + more[1:] + b"}")
         elif meta.modern and url_steps.declined(params.pop("inputResponses", EMPTY)):
-            data = error_data("declined", server)
+            data = traced(error_data("declined", server), meta.trace)
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, url_steps.not_wanted(server), data))
             return
         request.accounts = self._accounts
-        if (task := meta.budget) is not None and task.deadline:
+        if (task := meta.budget) is not None and task.deadline is not None:
             left = (task.deadline - time_ns() / 1e6) / 1000
             if left <= 0:
                 text = f"{method} was not sent to the server {server}: the deadline of the task {task.id!r} has passed"
@@ -259,10 +266,10 @@ class Reading:
                 self.ask(agent, mid, method, kept, meta)
 
             def late() -> None:
-                text, data = starts_too_slowly(server, limit), error_data("unavailable", server)
+                text, data = starts_too_slowly(server, limit), traced(error_data("unavailable", server), meta.trace)
                 agent.send(jsonrpc.error_frame(mid, jsonrpc.INTERNAL_ERROR, text, data))
 
-            if self._awakening.hold(agent, mid, worker, again, late):
+            if self._awakening.hold(agent, mid, worker, again, late, meta):
                 return
         state = worker.state if worker is not None else None
         retry_in = state.retry_at - self._loop.time() if isinstance(state, Pending) else 0.0

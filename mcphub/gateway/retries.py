@@ -9,7 +9,7 @@ from mcphub.gateway.call import Caller
 from mcphub.gateway.parking import Parking, lost
 from mcphub.gateway.rounds import Rounds
 from mcphub.protocol import jsonrpc, mrtr
-from mcphub.protocol.envelope import RequestMeta, error_data
+from mcphub.protocol.envelope import RequestMeta, error_data, traced
 from mcphub.protocol.jsonrpc import Raw
 
 
@@ -28,17 +28,18 @@ class Retries:
             state = self._rounds.unsealed(of, sealed)
         except mrtr.Expired as e:
             if e.state.parked:
-                agent.send(lost(mid, of, e.state))
+                agent.send(lost(mid, of, e.state, meta.trace))
             else:
-                self._refuse(agent, mid, of, e)
+                self._refuse(agent, mid, meta, of, e)
             return None
         except mrtr.BadState as e:
-            self._refuse(agent, mid, of, e)
+            self._refuse(agent, mid, meta, of, e)
             return None
         if not state.parked:
             return state
         self._parking.retried(agent, mid, meta, of, state, responses)
         return None
 
-    def _refuse(self, agent: Caller, mid: bytes, of: mrtr.Round, e: mrtr.BadState) -> None:
-        agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e), error_data("bad_state", of.server)))
+    def _refuse(self, agent: Caller, mid: bytes, meta: RequestMeta, of: mrtr.Round, e: mrtr.BadState) -> None:
+        data = traced(error_data("bad_state", of.server), meta.trace)
+        agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e), data))

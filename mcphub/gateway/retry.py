@@ -55,6 +55,8 @@ FAILURES: Mapping[str, Failure] = {
     "needs_auth": Failure(Class.AUTHORIZATION, False),
     "unreachable": Failure(Class.TRANSPORT, True),
     "session": Failure(Class.TRANSPORT, True),
+    # Another session was tried for it already.
+    "session_over": Failure(Class.TRANSPORT, False),
     "tls": Failure(Class.TRANSPORT, False),
     # The transport itself has waited for as long as the server wanted, and sent it again (transport/http_request.py).
     "rate_limited": Failure(Class.TRANSPORT, False),

@@ -76,8 +76,13 @@ def unavailable(name: str, state: State | None, retry_in: float) -> str:
             return f"The server {name} is starting. Try again in a few seconds; `mcphub status {name}` shows more."
         case Pending(attempt=attempt, fault=fault):
             why = f": {fault.message}" if fault is not None else ""
+            if retry_in <= 0:
+                return (
+                    f"The server {name} is down{why}. It is being tried again (retry {attempt}). Try again in a few "
+                    f"seconds; `mcphub status {name}` shows more."
+                )
             return (
-                f"The server {name} is down{why}. mcphub tries again in {max(retry_in, 0):.0f} s (retry {attempt}); "
+                f"The server {name} is down{why}. mcphub tries again in {retry_in:.0f} s (retry {attempt}); "
                 f"`mcphub reconnect {name}` tries at once."
             )
         case Failed(fault=fault):

@@ -15,12 +15,14 @@ from mcphub.gateway.call import check_at
 from mcphub.gateway.subscriptions import KINDS
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.envelope import error_data
+from mcphub.protocol.serving import tool_error
 
 
 class Owed(msgspec.Struct, array_like=True):
     """A request without an answer: its id as JSON, what it was, and whether it only read. `server` is whose it was; or
-    `tool` the name that the agent used for what it called, where that is all that is known. `unsent`: no server has
-    got it."""
+    `tool` the name that the agent used for what it called, where that is all that is known, `own_name` the server's.
+    `unsent`: no server had got it by then. `trace` is its trace id, `modern` the era of its agent. `first`: it is a
+    call as it came, and no round of an earlier one."""
 
     mid: str
     what: str = "a request"
@@ -28,6 +30,10 @@ class Owed(msgspec.Struct, array_like=True):
     server: str = ""
     tool: str = ""
     unsent: bool = False
+    trace: str = ""
+    own_name: str = ""
+    modern: bool = False
+    first: bool = False
 
 
 class Standing(msgspec.Struct, omit_defaults=True):
@@ -75,10 +81,15 @@ def unknown_outcome(owed: Owed, operation: str = "") -> bytes:
     text = f"the mcphub daemon ended during {owed.what}, and another one goes on"
     if owed.unsent:
         kind, text = "stopping", f"{text}; nothing of it was sent to its server: make it again"
+    elif owed.read_only and owed.first:
+        kind, text = "lost", f"{text}; it was not sent, or its tool only reads, so it can be called again"
     elif owed.read_only:
         kind, text = "lost", f"{text}; it only reads, so it can be asked again"
     else:
         kind = "outcome_unknown"
         text = f"{text}; whether it had effects is unknown, check before calling it again" + check_at(operation)
-    more = {"operationId": operation} if operation else {}
-    return jsonrpc.error_frame(owed.mid.encode(), jsonrpc.INTERNAL_ERROR, text, error_data(kind, owed.server, **more))
+    more = {"tool": owed.own_name, "traceId": owed.trace, "operationId": operation}
+    data = error_data(kind, owed.server, **{name: value for name, value in more.items() if value})
+    if owed.unsent and owed.tool:
+        return jsonrpc.result_frame(owed.mid.encode(), tool_error(text, owed.modern, data))
+    return jsonrpc.error_frame(owed.mid.encode(), jsonrpc.INTERNAL_ERROR, text, data)

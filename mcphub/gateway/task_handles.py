@@ -26,9 +26,9 @@ from mcphub.gateway.own_answers import merged
 from mcphub.gateway.roots_allowed import RootsAllowed
 from mcphub.gateway.rounds import principal_of, question_of, shown_to
 from mcphub.gateway.route import starts_too_slowly, unavailable
-from mcphub.protocol import jsonrpc, tasks
+from mcphub.protocol import jsonrpc, mrtr, tasks
 from mcphub.protocol.content import Rename, edit_result
-from mcphub.protocol.envelope import RequestMeta, error_data
+from mcphub.protocol.envelope import RequestMeta, error_data, traced
 from mcphub.protocol.jsonrpc import EMPTY, Envelope, Raw
 from mcphub.spec import InstanceKey
 
@@ -127,7 +127,7 @@ class TaskHandles:
         """Whether this agent cannot have tasks, and was told so."""
         if meta.tasks:
             return False
-        data = error_data("undeclared_capability")
+        data = traced(error_data("undeclared_capability"), meta.trace)
         text = f"{what} is for agents that declare the extension io.modelcontextprotocol/tasks with the request"
         frame = jsonrpc.error_frame(mid, _NEEDS_CAPABILITY, text, b"{%b,%b" % (tasks.LACKING, data[1:]))
         agent.send(frame)
@@ -142,11 +142,13 @@ class TaskHandles:
             handle = _string(params["taskId"])
             key, own = self.opened(agent, handle)
         except tasks.UnknownTask as e:
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e), error_data("unknown_task")))
+            data = traced(error_data("unknown_task"), meta.trace)
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e), data))
             return
         except (msgspec.DecodeError, KeyError, RecursionError) as e:
             text = f"{method}: missing or wrong member: {e}"
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, error_data("invalid_params")))
+            data = traced(error_data("invalid_params"), meta.trace)
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, data))
             return
         worker = self._workers.get(key)
         client = worker.client if worker is not None else None
@@ -155,10 +157,17 @@ class TaskHandles:
             return
         if client.era != "modern":
             text = f"Failed to find the task: the server {key.name} has none any more"
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, error_data("unknown_task", key.name)))
+            data = traced(error_data("unknown_task", key.name), meta.trace)
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, text, data))
             return
         params["taskId"] = Raw(jsonrpc.quote(own))
         if method == "tasks/update":
+            try:
+                mrtr.check_responses(params.get("inputResponses", EMPTY))
+            except ValueError as e:
+                data = traced(error_data("invalid_params"), meta.trace)
+                agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, f"{method}: {e}", data))
+                return
             answers, refused = merged(params.get("inputResponses", EMPTY), {}, self._allowed, agent.workspace)
             self._counters["refused_roots"] += refused
             params["inputResponses"] = Raw(answers or b"{}")
@@ -187,7 +196,8 @@ class TaskHandles:
         worker, kept = self._workers.get(key), Raw(bytes(raw))
 
         def tell(text: str) -> None:
-            agent.send(jsonrpc.error_frame(mid, jsonrpc.INTERNAL_ERROR, text, error_data("unavailable", key.name)))
+            data = traced(error_data("unavailable", key.name), meta.trace)
+            agent.send(jsonrpc.error_frame(mid, jsonrpc.INTERNAL_ERROR, text, data))
 
         if worker is not None:
             late_text = starts_too_slowly(key.name, worker.spec.call_timeout)
@@ -195,7 +205,7 @@ class TaskHandles:
             def again() -> None:
                 self.ask(agent, mid, method, kept, meta)
 
-            if self._awakening.hold(agent, mid, worker, again, lambda: tell(late_text)):
+            if self._awakening.hold(agent, mid, worker, again, lambda: tell(late_text), meta):
                 return
         state = worker.state if worker is not None else None
         retry_in = state.retry_at - self._loop.time() if isinstance(state, Pending) else 0.0

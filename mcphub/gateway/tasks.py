@@ -23,7 +23,7 @@ from mcphub.gateway.call import AgentCall, Caller, check_at
 from mcphub.gateway.rounds import Rounds
 from mcphub.gateway.turns import Turns
 from mcphub.protocol import jsonrpc, tasks
-from mcphub.protocol.envelope import error_data, request_meta
+from mcphub.protocol.envelope import error_data, request_meta, traced
 from mcphub.protocol.jsonrpc import Envelope, Raw
 from mcphub.spec import InstanceKey
 from mcphub.store import call_record
@@ -218,7 +218,7 @@ class Tasks:
             answered = _members(_members(b"{%b}" % more[1:])["inputResponses"]).keys() if more else ()
         except (msgspec.DecodeError, RecursionError, KeyError):
             call.over()
-            data = error_data("invalid_params")
+            data = traced(error_data("invalid_params"), call.meta.trace)
             frame = jsonrpc.error_frame(call.mid, jsonrpc.INVALID_PARAMS, "`inputResponses` must be an object", data)
             call.caller.send(frame)
             return

@@ -14,6 +14,7 @@ import msgspec
 
 from mcphub.connection.client import Client
 from mcphub.gateway.call import AgentCall, whose
+from mcphub.gateway.holding import holders, named
 from mcphub.gateway.kept import Kept
 from mcphub.protocol.jsonrpc import Envelope, Raw
 from mcphub.spec import InstanceKey
@@ -22,6 +23,10 @@ from mcphub.spec import InstanceKey
 MAX_WAITING = 1000
 #: Seconds for a server to say that it has read that a call was withdrawn: until then it may ask for that call still.
 SETTLES = 3.0
+#: Seconds that a call waits where it is a person who holds its server up: most agents give a call up after 60.
+PATIENCE = 45.0
+#: How often it is looked at who holds a server up while calls wait for it, seconds.
+LOOK = 5.0
 
 
 class _Waiting(msgspec.Struct):
@@ -29,9 +34,10 @@ class _Waiting(msgspec.Struct):
     #: Sends it; the payload is a copy of its own.
     start: Callable[[], None]
     timer: asyncio.TimerHandle
-    #: Whose it is, and the bytes that are kept for it.
+    #: Whose it is, the bytes that are kept for it, and since when it waits.
     owner: object
     size: int
+    since: float
 
 
 class _Settling:
@@ -56,9 +62,12 @@ class _Settling:
 
 
 class Turns:
-    """The servers that have asked, and what waits for each. Implements gateway.call.Turns."""
+    """The servers that have asked, and what waits for each. Implements gateway.call.Turns. `held_up` is told, now and
+    then, that calls wait for a server."""
 
-    def __init__(self) -> None:
+    def __init__(self, held_up: Callable[[InstanceKey], None]) -> None:
+        self._held_up = held_up
+        self._looks: dict[InstanceKey, asyncio.TimerHandle] = {}
         self.asked: set[InstanceKey] = set()
         self._waiting: dict[InstanceKey, deque[_Waiting]] = {}
         self._kept = Kept()
@@ -104,7 +113,7 @@ class Turns:
         if self._may(call):
             return True
         if len(self._waiting.get(call.key, ())) >= MAX_WAITING:
-            call.not_sent("busy", "too many calls wait there for other agents'")
+            call.not_sent("busy", self._because(call, "too many calls wait there for other agents'"))
             return False
         owner = whose(call)
         if why := self._kept.add(owner, size):
@@ -112,8 +121,29 @@ class Turns:
             return False
         # One deadline for waiting and for the call itself.
         timer = self._loop.call_at(call.deadline, self._too_long, call)
-        self._waiting.setdefault(call.key, deque()).append(_Waiting(call, start, timer, owner, size))
+        waiting = _Waiting(call, start, timer, owner, size, self._loop.time())
+        self._waiting.setdefault(call.key, deque()).append(waiting)
+        self._held_up(call.key)
+        if call.key not in self._looks:
+            self._looks[call.key] = self._loop.call_later(LOOK, self._look, call.key)
         return False
+
+    def _look(self, key: InstanceKey) -> None:
+        """Calls wait for others: where those wait for a person, they do so no longer than PATIENCE."""
+        del self._looks[key]
+        self._held_up(key)
+        now = self._loop.time()
+        for waiting in list(self._waiting.get(key, ())):
+            call = waiting.call
+            if now - waiting.since >= PATIENCE and holders(call.client, waiting.owner):
+                self._too_long(call, now - waiting.since)
+        if self._waiting.get(key) and key not in self._looks:
+            self._looks[key] = self._loop.call_later(LOOK, self._look, key)
+
+    def _because(self, call: AgentCall, why: str) -> str:
+        """Why a call is not sent, with who was asked something there and has not answered."""
+        who = named(holders(call.client, whose(call)), self._loop.time())
+        return f"{why}: {who}" if who else why
 
     def _lets_go(self, waiting: _Waiting) -> None:
         """It waits no more."""
@@ -185,12 +215,14 @@ class Turns:
         if queue is not None:
             self._waiting.pop(key, None)
 
-    def _too_long(self, call: AgentCall) -> None:
-        if call.deadline >= call.until:
+    def _too_long(self, call: AgentCall, waited: float = 0.0) -> None:
+        """It has waited so many seconds, or all that it has."""
+        if not waited and call.deadline >= call.until:
             text = f"{call.tool} was not sent to the server {call.server}: the deadline of its task has passed while "
             call.turned_down("task_budget", f"{text}other agents' calls were in the way.")
             return
-        call.not_sent("busy", f"other agents' calls were in the way for {call.idle:g} s")
+        text = f"other agents' calls were in the way for {waited or call.idle:.3g} s"
+        call.not_sent("busy", self._because(call, text))
 
     def _others(self, call: AgentCall) -> bool:
         """Whether another agent has something at its server for which that may ask."""

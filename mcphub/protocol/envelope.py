@@ -99,6 +99,8 @@ class RequestMeta(msgspec.Struct, frozen=True):
 
 
 NO_META = RequestMeta()
+#: Members that begin so are of one hop: the protocol's, and what is said to mcphub or by it.
+_OWN = (PREFIX, own_word.DOMAIN)
 _TRACED = frozenset([trace_context.PARENT, trace_context.STATE, trace_context.BAGGAGE])
 
 
@@ -110,6 +112,15 @@ def read_request_meta(raw: bytes) -> RequestMeta:
     if len(raw) <= _REMEMBERED and _VARIES(raw) is None:
         return _remembered(raw)
     return _read_request_meta(raw)
+
+
+def trace_of(params: Raw) -> str:
+    """The trace id of a request with these params, which may be of no use, "" = it says none that can be read."""
+    try:
+        meta = _members(params).get("_meta") if params else None
+        return read_request_meta(bytes(meta)).trace if meta else ""
+    except (msgspec.DecodeError, RecursionError, InvalidMeta, UnsupportedVersion):
+        return ""
 
 
 #: Bytes up to which a `_meta` is read once, and what makes it another one with each request.
@@ -144,7 +155,7 @@ def _read_request_meta(raw: bytes) -> RequestMeta:
         except ValueError as e:
             raise InvalidMeta(str(e)) from None
     carried = b",".join(
-        [quote(k) + b":" + bytes(v) for k, v in fields.items() if k != "progressToken" and not k.startswith(PREFIX)]
+        [quote(k) + b":" + bytes(v) for k, v in fields.items() if k != "progressToken" and not k.startswith(_OWN)]
     )
     if not modern:
         if not (token or carried or budget):
@@ -388,6 +399,11 @@ def error_data(kind: str, server: str = "", **more: object) -> bytes:
     failed, where, whether to call again, and where that is written about. `more` are `tool`, `retryAfterMs` and
     whatever else is known; of these `layer` and `retryable` come before what the kind says."""
     return msgspec.json.encode({ERROR_KEY: error_facts(kind, server, **more)})
+
+
+def traced(data: bytes, trace: str) -> bytes:
+    """Such data, alone or behind an error's own members, with the trace id that its request belongs to, "" = none."""
+    return b'%b,"traceId":"%b"}}' % (data[:-2], trace.encode()) if trace else data
 
 
 def error_facts(kind: str, server: str = "", **more: object) -> dict[str, object]:

@@ -137,6 +137,19 @@ def unseal(key: bytes, of: Round, sealed: str, now: float) -> State:
     return found.state
 
 
+_responses = msgspec.json.Decoder(dict[str, dict[str, Raw]]).decode
+
+
+def check_responses(raw: Raw) -> None:
+    """Raises ValueError, whose message says what is wrong, where `inputResponses` that an agent brings, b"" = it brings
+    none, are not what a server must get: an object of results, which are objects."""
+    try:
+        if raw:
+            _responses(raw)
+    except (msgspec.DecodeError, RecursionError):
+        raise ValueError("`inputResponses` must be an object, with an object for each answer") from None
+
+
 class InputRequired(msgspec.Struct):
     """The members of an `input_required` result that the hub looks at."""
 

@@ -13,11 +13,12 @@ MAX_ID = 128
 
 
 class Task(msgspec.Struct, frozen=True):
-    """`deadline`: milliseconds since 1970, 0 = none. `calls`: how many calls of tools it has in all, 0 = any number."""
+    """`deadline`: milliseconds since 1970. `calls`: how many calls of tools it has in all. None = no limit; 0 is one,
+    to which an agent gets that counts its budget down."""
 
     id: str
-    deadline: float = 0.0
-    calls: int = 0
+    deadline: float | None = None
+    calls: int | None = None
 
 
 _decode = msgspec.json.Decoder(Task).decode
@@ -31,6 +32,6 @@ def read_task(raw: bytes | memoryview) -> Task:
         raise ValueError(f"{KEY}: {e}") from None
     if not 0 < len(task.id) <= MAX_ID:
         raise ValueError(f"{KEY}: `id` must have 1 to {MAX_ID} characters")
-    if task.deadline < 0 or task.calls < 0:
+    if (task.deadline or 0.0) < 0 or (task.calls or 0) < 0:
         raise ValueError(f"{KEY}: `deadline` and `calls` must not be below 0")
     return task

@@ -31,6 +31,7 @@ REASONS = {
     "rate_limited": "the server wanted fewer requests",
     "needs_auth": "the server wanted a sign-in",
     "session": "the server's session was over",
+    "session_over": "the server's session was over, and no other one took it",
     "not_sent": "it was not sent",
     "given_up": "mcphub gave it up before the answer came",
     "task": "the server made a task of it, and no longer told of it",

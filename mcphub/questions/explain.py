@@ -387,7 +387,7 @@ def _though(facts: Facts) -> str:
     row = facts.row
     if row is None or row["state"] != "connected":
         return ""
-    found = [row["reason"], *map(_held_back, row.get("held_back", [])), row.get("stale", "")]
+    found = [row["reason"], *map(_held_back, row.get("held_back", [])), *_unanswered(row), row.get("stale", "")]
     return "".join(f"; {text}" for text in found if text) + _credentials(facts)
 
 
@@ -395,6 +395,14 @@ def _held_back(one: CircuitStatus) -> str:
     where = f" in {one['workspace']}" if one["workspace"] else ""
     whose = one["client"] or "an agent"
     return f"{one['calls']} calls of {whose}{where} are held back, after {one['failures']} without an answer"
+
+
+def _unanswered(row: ServerStatus) -> Iterator[str]:
+    waiting = row.get("queued", 0)
+    for one in row.get("unanswered", []):
+        where = f" in {one['workspace']}" if one["workspace"] else ""
+        who = f"{one['client'] or 'an agent'}{where} has not answered a question of it for {one['since']:.0f} s"
+        yield f"{who}, and {waiting} {'call waits' if waiting == 1 else 'calls wait'}" if waiting else who
 
 
 def _credentials(facts: Facts) -> str:
@@ -541,7 +549,14 @@ def _connect(facts: Facts, one: Resolved, name: str) -> Iterator[str]:
         yield _SIGN_IN[row["sign_in"]["how"]].format(name=name)
     match row["state"]:
         case "connected":
-            if row.get("layer") == "network":
+            if row["state_text"] == "connected (unreachable)":
+                yield (
+                    "see whether it runs, and what is on the way to it; it is asked again by itself, and "
+                    f"`mcphub reconnect {name}` ends the calls that wait for it"
+                )
+            elif row.get("unanswered") and row.get("queued"):
+                yield f"answer what it asks, in that agent; `mcphub reconnect {name}` ends the call that asks"
+            elif row.get("layer") == "network":
                 yield "join a network that leads to its host; the connection is looked at by itself then"
             elif row.get("layer") == "process":
                 yield f"let its process go on: kill -CONT {row['pid']}; or start another: mcphub reconnect {name}"

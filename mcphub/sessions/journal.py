@@ -32,8 +32,9 @@ SIZE = HEAD + 2 * HALF
 ENOUGH, ROOM = 32 << 10, 128 << 10
 #: Fields of the head, 8 bytes each: the form, the half that counts, whether something may have been written in part;
 #: then of each half the lengths of standing, input and output, and where something is missing of the input, 1 being its
-#: beginning and 0 nowhere.
+#: beginning and 0 nowhere; then the epoch of the outcome journal of this daemon, 0 = it has none.
 FORM, ACTIVE, BEHIND, LENGTHS, FIELDS = 0, 1, 2, 3, 4
+OUTCOMES = LENGTHS + 2 * FIELDS
 #: An unfinished line that is longer than this is kept by so much of its beginning.
 UNFINISHED, KEPT_HEAD = 16 << 10, 4 << 10
 #: Parts of output from this size on are kept by their beginning.
@@ -52,13 +53,15 @@ def answered(frames: bytes) -> list[bytes]:
 class Journal:
     """`standing(pending)` gives what the session is by now, `pending` being ids whose answers are made and not yet
     taken; `rest(most)` what came and was not looked at yet, as whole lines and at most so many bytes of an unfinished
-    one; `queued()` what is not yet given to be written. Raises OSError where the system has no such memory."""
+    one; `queued()` what is not yet given to be written. `outcomes` is the epoch of the outcome journal.
+    Raises OSError where the system has no such memory."""
 
     def __init__(
         self,
         standing: Callable[[list[bytes]], bytes],
         rest: Callable[[int], tuple[bytes, bytes]],
         queued: Callable[[], Sequence[Data]],
+        outcomes: int = 0,
     ) -> None:
         self.fd = _memory()
         try:
@@ -83,6 +86,7 @@ class Journal:
         self._half = 1
         self._in_start = self._in = self._in_end = self._in_most = self._out = self._out_end = 0
         self.turn()
+        self._head[OUTCOMES] = outcomes
         self._head[FORM] = MAGIC
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mcphub.errors import RemoteProtocolError
 from mcphub.gateway.dispatch import Gateway
+from mcphub.gateway.left_over import judge
 from mcphub.gateway.refusals import BAD_REQUEST
 from mcphub.gateway.standing import Owed, unknown_outcome
 from mcphub.protocol import jsonrpc
@@ -25,8 +26,10 @@ def resume(gateway: Gateway, session: Session, wire: Wire, before: Resumption) -
         session.send(b"\n")
     gateway.resume(session, before.standing)
     for owed in before.standing.owed:
-        owed.server = owed.server or gateway.server_of(session, owed.tool)
-        session.send(unknown_outcome(owed, gateway.outcomes.left(owed.mid.encode(), session.pid)))
+        mid = owed.mid.encode()
+        record = gateway.outcomes.record(mid, session.pid, before.outcomes)
+        judge(owed, record, gateway.aim_of(session, owed.tool))
+        session.send(unknown_outcome(owed, gateway.outcomes.left(mid, session.pid)))
     for line in before.again:
         session.frame(line)
     if before.torn:

@@ -15,7 +15,7 @@ import msgspec
 from mcphub.errors import RemoteProtocolError
 from mcphub.gateway.standing import Owed, Standing, decoded
 from mcphub.protocol import jsonrpc
-from mcphub.protocol.envelope import SUBSCRIPTION_KEY
+from mcphub.protocol.envelope import SUBSCRIPTION_KEY, trace_of
 from mcphub.sessions import journal
 
 #: Requests that are not sent to a server, or only read: the next daemon answers them as if they came to it.
@@ -28,7 +28,7 @@ _ACKNOWLEDGED = re.compile(
 _ID = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{0,200}")\s*'
 _FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb",")
 _LAST = re.compile(rb",\s*" + _ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
-_HEAD = struct.Struct("<11Q")
+_HEAD = struct.Struct("<12Q")
 
 
 class UnreadableJournal(RemoteProtocolError):
@@ -37,13 +37,15 @@ class UnreadableJournal(RemoteProtocolError):
 
 class Resumption(msgspec.Struct):
     """`again` are requests, as they came, that are answered anew; `tail` is the beginning of a line whose end is
-    to come, of which something is missing if `torn`; `cut`: the agent may have got half a line."""
+    to come, of which something is missing if `torn`; `cut`: the agent may have got half a line. `outcomes` is the epoch
+    of the outcome journal that this daemon had, 0 = none."""
 
     standing: Standing
     again: list[bytes] = []
     tail: bytes = b""
     torn: bool = False
     cut: bool = False
+    outcomes: int = 0
 
 
 def read(fd: int) -> Resumption:
@@ -60,13 +62,15 @@ def read(fd: int) -> Resumption:
         start = journal.HEAD + half * journal.HALF
         # What the system had put there, and nobody had counted yet.
         uncounted = os.pread(fd, journal.ROOM, start + came).partition(b"\0")[0] if came < journal.CAME else b""
-        return resumption(
+        found = resumption(
             decoded(os.pread(fd, standing, start + journal.CAME + journal.TAKEN)),
             os.pread(fd, came, start) + uncounted[: journal.CAME - came],
             os.pread(fd, taken, start + journal.CAME),
             gap=torn - 1,
             cut=bool(fields[journal.BEHIND]),
         )
+        found.outcomes = fields[journal.OUTCOMES]
+        return found
     except (OSError, struct.error, msgspec.DecodeError, RecursionError) as e:
         raise UnreadableJournal(f"it cannot be read: {e}") from None
 
@@ -169,10 +173,13 @@ def _is_owed(one: Owed | bytes) -> bool:
 
 def _owed(line: bytes) -> Owed:
     env = jsonrpc.decode(line)
-    name = _member(env.params, "name")
+    params = _object(env.params) or {}
+    name = params.get("name")
     tool = name[:128] if isinstance(name, str) else ""
     what = f"{env.method} {tool}" if tool else str(env.method)
-    return Owed(jsonrpc.encode_id(env.id).decode(), what, tool=tool)  # type: ignore[arg-type]
+    mid = jsonrpc.encode_id(env.id).decode()  # type: ignore[arg-type]
+    first = params.keys().isdisjoint(("requestState", "inputResponses"))
+    return Owed(mid, what, tool=tool, trace=trace_of(env.params), first=first)
 
 
 def _object(raw: jsonrpc.Raw) -> dict[str, object] | None:

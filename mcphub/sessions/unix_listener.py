@@ -227,7 +227,10 @@ class AgentListener:
         gateway = self._gateway
         try:
             journal = Journal(
-                lambda pending: encoded(gateway.standing(session, pending)), wire.unread, wire.unwritten
+                lambda pending: encoded(gateway.standing(session, pending)),
+                wire.unread,
+                wire.unwritten,
+                gateway.outcomes.epoch,
             )
         except OSError as e:
             self._log("warning", f"an agent would not outlive this daemon: no memory for its session: {e}")

@@ -46,8 +46,10 @@ HEADER = 4096
 _MAGIC = b"mcphub calls "
 _FORM = _MAGIC + b"1\n\0"
 _HEADER = struct.Struct("<16sIIIIQ")
-#: How it was closed: not at all, in order, in order while calls were open.
+#: How it was closed: not at all, in order, in order while calls were open. Beside it: its daemon has recorded each call
+#: that it was told of.
 _RUNNING, _CLOSED, _CLOSED_OPEN = range(3)
+_WHOLE = 0x100
 SIZE = HEADER + (CALLS + UNKNOWN_CALLS) * RECORD
 _UNKNOWNS = HEADER + CALLS * RECORD
 #: File systems that write in place what was taken before: a store into them always finds its block.
@@ -55,6 +57,9 @@ _IN_PLACE = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs"})
 _FIRST = struct.Struct("<IBBHQI")
 _body, _first, _end_into = BODY.pack, _FIRST.pack, END.pack_into
 _HALF = 0xFFFFFFFF
+#: Of a record from there on: epoch, number, when it was sent, who asked for it.
+_BODY_AT = END.size + CHECK.size
+_WHO = struct.Struct("<IQQI").unpack_from
 _LEFT = frozenset({REASON_OF["killed"], REASON_OF["stopped"]})
 #: Most that is read of a file that is not ours to begin with.
 _MOST = 4 * SIZE
@@ -65,6 +70,7 @@ class CallJournal:
 
     `problem` says what of the file could not be used, "" = nothing; `left` are the calls that the daemon before left
     open, which are `unknown` now, `left_before` those of the daemons before that one in the last LEFT_SECONDS.
+    `whole_of` is the epoch of the daemon before, if each call that it was told of was recorded, else 0.
     """
 
     def __init__(self, path: str) -> None:
@@ -72,6 +78,9 @@ class CallJournal:
         self.problem = ""
         self.left: tuple[CallRecord, ...] = ()
         self.left_before: tuple[CallRecord, ...] = ()
+        self.whole_of = 0
+        #: Each call that this daemon was told of is recorded: _WHOLE, else 0.
+        self._whole = _WHOLE
         #: Calls that were not recorded, since there was no place.
         self.missed = 0
         #: Of each place whether its call is open, and whose it is.
@@ -136,6 +145,7 @@ class CallJournal:
             free = self._open.find(0, 0, slot)
         if free < 0 or self._fd < 0:
             self.missed += 1
+            self.doubt()
             return 0
         return number + (free - slot) % CALLS
 
@@ -181,6 +191,13 @@ class CallJournal:
         record = self._get(HEADER + slot * RECORD, RECORD)
         self._put(_UNKNOWNS + place * RECORD, end + record[END.size :])
 
+    def doubt(self) -> None:
+        """Some call may not be recorded: what is not in the file may have been sent all the same."""
+        if self._fd >= 0:
+            self._whole = 0
+            with contextlib.suppress(OSError):
+                self._put(0, self._header(_RUNNING))
+
     def sync(self) -> None:
         """Put what was stored on the disk; may take long, and may run beside the others. Raises OSError."""
         fd = self._fd
@@ -213,6 +230,23 @@ class CallJournal:
         finally:
             os.close(fd)
 
+    def requests_of(self, epoch: int) -> tuple[frozenset[int], bool]:
+        """Who asked for the calls of the daemon with this epoch, as `CallRecord.request` says it; and whether some of
+        its records may have made place for later ones. Raises OSError."""
+        data = _whole(self._fd)
+        numbers, requests = [], []
+        for at in range(HEADER + _BODY_AT, min(SIZE, len(data)) - RECORD + _BODY_AT + 1, RECORD):
+            of, number, _, request = _WHO(data, at)
+            if of == epoch:
+                numbers.append(number)
+                requests.append(request)
+        return frozenset(requests), bool(numbers) and self.last - min(numbers) + 1 >= CALLS
+
+    @property
+    def epoch(self) -> int:
+        """Says which daemon's a record is; never 0."""
+        return self._epoch
+
     def id_of(self, number: int) -> str:
         """Its public id."""
         return public_id(self._epoch, number)
@@ -231,7 +265,9 @@ class CallJournal:
         return os.pread(self._fd, size, at)
 
     def _header(self, closed: int) -> bytes:
-        head = _HEADER.pack(_FORM.ljust(16, b"\0"), self._epoch, CALLS, UNKNOWN_CALLS, closed, self.last)
+        head = _HEADER.pack(
+            _FORM.ljust(16, b"\0"), self._epoch, CALLS, UNKNOWN_CALLS, closed | self._whole, self.last
+        )
         return head + CHECK.pack(crc32(head))
 
     def _begin_with(self, data: bytes) -> None:
@@ -250,7 +286,8 @@ class CallJournal:
             return
         newest = max([number for number, _ in found.values()], default=0)
         if header is not None:
-            closed, last = header
+            closed, last, whole_of = header
+            self.whole_of = 0 if damaged else whole_of
             self.last = max(last, newest)
         else:
             closed, self.last = _RUNNING, newest
@@ -403,15 +440,18 @@ def read_file(path: str) -> Iterator[CallRecord]:
         yield record
 
 
-def _read_header(data: bytes) -> tuple[int, int] | None:
-    """(how it was closed, last number), None where the file is not as long as it says, or says nothing."""
+def _read_header(data: bytes) -> tuple[int, int, int] | None:
+    """(how it was closed, last number, epoch of a daemon that recorded all or 0), None where the file is not as long as
+    it says, or says nothing."""
     if len(data) != SIZE:
         return None
     form, epoch, calls, unknown, closed, last = _HEADER.unpack_from(data)
     (check,) = CHECK.unpack_from(data, _HEADER.size)
     if not form.startswith(_FORM) or (calls, unknown) != (CALLS, UNKNOWN_CALLS) or not epoch:
         return None
-    return (closed, last) if crc32(data[: _HEADER.size]) == check else None
+    if crc32(data[: _HEADER.size]) != check:
+        return None
+    return closed & ~_WHOLE, last, epoch if closed & _WHOLE else 0
 
 
 def _opened(path: str) -> int:

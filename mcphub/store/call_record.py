@@ -23,7 +23,7 @@ OUTCOMES = ("", "open", "answered", "tool_error", "error", "not_acted_on", "inpu
 REASONS = (
     "", "lost", "timeout", "cancelled", "killed", "stopped", "unreadable", "no_response", "status", "ended",
     "unreachable", "tls", "refused", "rate_limited", "needs_auth", "session", "not_sent", "given_up", "exited", "task",
-    "task_cancelled",
+    "task_cancelled", "session_over",
 )  # fmt: skip
 REASON_OF = {reason: place for place, reason in enumerate(REASONS)}
 #: Eras by the byte that stands for them.

@@ -41,6 +41,8 @@ def test_shortening_counts_columns() -> None:
     """A wide character does not make a line longer than the terminal."""
     assert output.shortened("abcdef", 6) == "abcdef"
     assert output.shortened("abcdefg", 6) == "abc..."
+    assert output.shortened("中" * 100_000, 20_001) == "中" * 9_999 + "..."
+    assert output.shortened("a" + "中" * 9 + "\u0301b" * 9, 13) == "a中中中中..."
     assert output.shortened("中文中文", 6) == "中..."
     assert output.width("e\u0301") == 1
 

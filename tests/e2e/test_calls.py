@@ -110,6 +110,8 @@ async def test_rounds(hub: Hub) -> None:
             if server == "old":
                 (one,) = await calls(hub.place, "--server", "old", "--limit", "1")
                 assert one["outcome"] == "open"
+                (holder,) = (await hub.server("old"))["unanswered"]
+                assert (holder["client"], holder["since"] < 20) == ("fake-agent", True)
             said = {key: answers[question["method"].partition("/")[0]]}
             more = {"requestState": asked["requestState"], "inputResponses": said}
             assert "result" in await agent.modern("tools/call", params | more, meta=meta)
@@ -122,7 +124,8 @@ async def test_rounds(hub: Hub) -> None:
 
 async def test_kill_9() -> None:
     """H13: a write that is in flight when the daemon is killed is unknown in the next one, whose agent goes on and gets
-    its id; the server got it once. Without a daemon the file says the same."""
+    its id; the server got it once. Without a daemon the file says the same. A call that only reads may be made
+    again."""
     place = Place()
     place.configure({"old": Fake()})
     try:
@@ -134,11 +137,19 @@ async def test_kill_9() -> None:
             forever = {"actions": [{"wait": str(place.root / "never")}]}
             mid = await agent.start("tools/call", {"name": "mcp__old__do", "arguments": forever})
             await eventually(lambda: "never" in str(place.received("old")), timeout=10)
+            reads = {"name": "mcp__old__look", "arguments": {"actions": [{"wait": "nothing"}]}}
+            meta = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
+            look = await agent.start("tools/call", {**reads, "_meta": meta})
+            await eventually(lambda: "nothing" in str(place.received("old")), timeout=10)
             pid = await daemon_of(hub)
             os.kill(pid, signal.SIGKILL)
-            answer = await agent.response(mid)
+            answer, looked = await agent.response(mid), await agent.response(look)
             await after(hub, pid)
             assert kind(answer) == "outcome_unknown"
+            # The journal of a daemon that recorded all has nothing of a call that only reads.
+            found = looked["error"]["data"]["dev.mcphub/error"]
+            assert (found["kind"], found["retryable"]) == ("lost", True)
+            assert (found["server"], found["tool"], found["traceId"]) == ("old", "look", TRACE)
             (one,) = await calls(place, "--unknown")
             assert (one["operation"], one["reason"]) == (operation(answer), "killed")
             assert one["text"] == "unknown: mcphub was killed before the answer came"
@@ -173,8 +184,9 @@ async def test_a_journal_that_cannot_be() -> None:
             await agent.call("mcp__old__do", {"actions": [{"text": "x"}]})
         file.write_bytes(file.read_bytes()[:100_000])
         async with running({"old": Fake()}, place=place) as hub:
-            assert hub.stderr().count("is damaged (it was cut") == 1
             assert [one["outcome"] for one in await calls(place)] == ["answered"]
+            await eventually(lambda: "is damaged (it was cut" in hub.stderr(), timeout=10)
+            assert hub.stderr().count("is damaged (it was cut") == 1
             assert (await hub.status())["problems"] == []
         assert file.with_name("calls.damaged").stat().st_size == 100_000
         file.unlink()
@@ -182,6 +194,7 @@ async def test_a_journal_that_cannot_be() -> None:
         async with running({"old": Fake()}, place=place) as hub, await hub.agent() as agent:
             await hub.until_state("old")
             assert "calls are not recorded: cannot keep" in str((await hub.status())["problems"])
+            assert await calls(place) == []
             await agent.initialize()
             assert "result" in await agent.call("mcp__old__do", {"actions": [{"text": "x"}]})
     finally:

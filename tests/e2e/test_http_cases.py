@@ -335,7 +335,7 @@ async def test_what_the_row_says_after_calls_that_failed(tmp_path: Path) -> None
             assert "nothing listens at" in repr(found["last_error"])
 
             said = row(await hub.status(), "far")["last_error"]["message"]
-            assert f"the proxy 127.0.0.1:{proxy.port} refuses: 407 Proxy Authentication Required; give its user" in said
+            assert f"the proxy 127.0.0.1:{proxy.port} of HTTP_PROXY refuses: 407 Proxy Authentication Required" in said
             assert "s3cret" not in repr(await hub.status()) + hub.stderr()
 
 

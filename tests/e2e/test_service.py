@@ -177,7 +177,7 @@ async def test_calls_in_flight_when_it_is_stopped(place: Place, manager: Manager
             process.send_signal(signal.SIGTERM)
             await manager.hears("STOPPING=1")
             late = await direct.call("mcp__b__echo", {"text": "late"})
-            assert late["error"]["data"]["dev.mcphub/error"]["kind"] == "stopping"
+            assert late["result"]["_meta"]["dev.mcphub/error"]["kind"] == "stopping"
             meanwhile = await bridged.start("tools/call", {"name": "mcp__a__echo", "arguments": {"text": "meanwhile"}})
             soon.touch()
             assert str(place.runtime) in text(await bridged.response(calls[0]))

@@ -304,6 +304,9 @@ async def test_what_cannot_be_sent_again(quick: Bench, monkeypatch: pytest.Monke
         await quick.gateway.drain(0.01)
     answer = await answer_to(agent, 1)
     assert kind_of(answer) == "lost" and says.get(why, "mcphub is stopping") in answer["error"]["message"]
+    # What is known of the tool that was called says nothing of the one that has its name now.
+    again = answer["error"]["data"]["dev.mcphub/error"]["retryable"]
+    assert again is (why not in ("changed", "removed")) is ("can be called again" in answer["error"]["message"])
     assert len(server.of("tools/call")) == 1 and not quick.gateway._again.waiting
     server._hold = False
 

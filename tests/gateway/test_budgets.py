@@ -42,3 +42,10 @@ def test_what_is_kept_is_bounded() -> None:
     assert budgets.refusal("a", one, 0) != "" and budgets.refusal("a", two, 0) == ""
     budgets.left("a")
     assert budgets.refusal("a", one, 0) == ""
+
+
+def test_nothing_is_left_of_it() -> None:
+    """0 is a limit: an agent that counts its budget down does not become unlimited."""
+    budgets = Budgets()
+    assert budgets.refusal("a", Task("t", calls=0), 0) == "the task 't' has no calls left"
+    assert budgets.refusal("a", Task("t", deadline=0), 1) == "the deadline of the task 't' has passed"

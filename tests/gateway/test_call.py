@@ -234,7 +234,8 @@ async def test_losses(kind: str, read_only: bool, error_kind: str, says: str) ->
     [
         ("unreachable", "unreachable", {"retryable": True, "layer": "network"}),
         ("tls", "tls", {"retryable": False, "layer": "network"}),
-        ("refused", "not_taken", {"retryable": True, "layer": "connection"}),
+        ("refused", "http_status", {"retryable": False, "layer": "server"}),
+        ("session_over", "not_taken", {"retryable": True, "layer": "connection"}),
         ("session", "session_expired", {"retryable": True, "layer": "connection"}),
         ("rate_limited", "rate_limited", {"retryable": True, "layer": "server", "retryAfterMs": 1500}),
         ("needs_auth", "needs_auth", {"retryable": False, "layer": "sign-in"}),

@@ -209,7 +209,10 @@ async def test_too_many_calls(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> 
     agent = bench.agent().initialize()
     for mid in range(3):
         assert agent.ask("tools/call", call(), id=mid) == []
-    assert agent.error("tools/call", call(), id=3) == (-32600, "too many calls in flight")
+    [answer] = agent.ask("tools/call", call(), id=3)
+    assert answer["result"]["isError"] and "was not sent" in answer["result"]["content"][0]["text"]
+    assert answer["result"]["_meta"]["dev.mcphub/error"]["kind"] == "overloaded"
+    assert agent.error("prompts/get", {"name": "x"}, id=4) == (-32600, "too many calls in flight")
     assert bench.agent().initialize().ask("tools/call", call(), id=3) == []
 
 
@@ -220,7 +223,9 @@ async def test_the_end_of_mcphub(bench: Bench) -> None:
     agent, spared = bench.agent().initialize(), bench.agent().initialize()
     assert await bench.gateway.drain(30) == 0  # nobody waits for nothing
     for one in (agent, spared):
-        assert one.ask("tools/call", call(), id=1)[-1]["error"]["data"]["dev.mcphub/error"]["kind"] == "stopping"
+        [answer] = one.ask("tools/call", call(), id=1)
+        assert answer["result"]["isError"] and answer["result"]["_meta"]["dev.mcphub/error"]["kind"] == "stopping"
+        assert "stopping" in one.error("prompts/get", {"name": "x"}, id=2)[1]
     assert agent.one("tools/list", id=2)["result"]["tools"]
     assert server.of("tools/call") == []
 
@@ -386,10 +391,11 @@ async def test_the_end_while_calls_wait(bench: Bench) -> None:
     agent = bench.agent().initialize()
     assert agent.ask("tools/call", call(), id=1) == []
     [owed] = bench.gateway.standing(agent.session).owed
-    assert (owed.mid, owed.server, owed.unsent) == ("1", "s", True)
+    assert (owed.mid, owed.server, owed.unsent, owed.tool) == ("1", "s", True, "mcp__s__t")
     assert await bench.gateway.drain(0) == 0
-    assert agent.answers(1)[0]["error"]["data"]["dev.mcphub/error"]["kind"] == "stopping"
-    assert "stopping" in agent.error("tools/call", call(), id=2)[1]
+    for answer in (agent.answers(1)[0], agent.ask("tools/call", call(), id=2)[0]):
+        assert answer["result"]["isError"] and "was not sent" in answer["result"]["content"][0]["text"]
+        assert answer["result"]["_meta"]["dev.mcphub/error"]["kind"] == "stopping"
 
 
 async def test_a_call_in_the_turn_in_which_its_server_connects(bench: Bench) -> None:
@@ -873,3 +879,44 @@ async def test_no_method_changes_what_runs(bench: Bench, era: str) -> None:
     agent.ask("tools/list", entry, id="list")
     assert dict(bench.supervisor.snapshot.value.desired) == wanted and list(bench.supervisor.workers) == list(wanted)
     assert server.of("tools/call") == []
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_every_error_has_the_trace(bench: Bench, monkeypatch: pytest.MonkeyPatch, era: str) -> None:
+    """Whoever turns a request down, and however: it can be found where its agent looks for it."""
+    await bench.up(Server("s"))
+    agent = bench.agent() if era == "modern" else bench.agent().initialize()
+    trace, count = {"traceparent": PARENT}, 100
+
+    def told(method: str, **params: Any) -> tuple[str, str]:
+        nonlocal count
+        count += 1
+        if era == "modern":
+            agent.modern(method, params, id=count, meta=trace)
+        else:
+            agent.ask(method, {**params, "_meta": trace}, id=count)
+        [answer] = agent.answers(count)
+        found = (answer["error"]["data"] if "error" in answer else answer["result"]["_meta"])["dev.mcphub/error"]
+        return found["kind"], found["traceId"]
+
+    id = PARENT.split("-")[1]
+    for method, params, kind in (
+        ("tools/call", {"name": "mcp__s__t", "arguments": 5}, "invalid_params"),
+        ("tools/call", {"name": 5}, "invalid_params"),
+        ("tools/call", {"name": "mcp__s__none", "arguments": {}}, "unknown_tool"),
+        ("tools/list", {"cursor": "x"}, "invalid_params"),
+        ("prompts/get", {"name": "x"}, "unknown_prompt"),
+        ("prompts/get", {}, "invalid_params"),
+        ("resources/read", {"uri": "x:9"}, "unknown_resource"),
+        ("tools/frobnicate", {}, "unknown_method"),
+    ):
+        assert told(method, **params) == (kind, id)
+    if era == "modern":
+        assert told("tools/call", name="mcp__s__t", arguments={}, requestState="x") == ("bad_state", id)
+    else:
+        assert told("logging/setLevel", level="x") == ("invalid_params", id)
+        assert told("resources/subscribe", uri="x:9") == ("not_subscribable", id)
+    monkeypatch.setattr(module, "MAX_CALLS", 0)
+    assert told("tools/call", name="mcp__s__t", arguments={}) == told("prompts/get", name="x") == ("overloaded", id)
+    await bench.gateway.drain(0)
+    assert told("tools/call", name="mcp__s__t", arguments={}) == told("prompts/get", name="x") == ("stopping", id)

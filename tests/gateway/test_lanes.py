@@ -235,7 +235,7 @@ async def test_lost_while_waiting(bench: Bench) -> None:
     server.lose("gone")
     for id in held:
         [answer] = greedy.answers(id)
-        assert data(answer)["kind"] == "lost" and "was not sent" in answer["error"]["message"]
+        assert data(answer)["kind"] == "lost" and "was not sent" in answer["result"]["content"][0]["text"]
     assert not greedy.session.calls
     [answer] = polite.answers(1)
     assert data(answer)["kind"] in ("outcome_unknown", "lost")

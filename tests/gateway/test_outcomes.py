@@ -12,9 +12,11 @@ from zlib import crc32
 import anyio
 import pytest
 
+from mcphub.errors import ConfigError
 from mcphub.gateway import outcomes as module
-from mcphub.gateway.outcomes import Outcomes
+from mcphub.gateway.outcomes import Outcomes, Record
 from mcphub.protocol.jsonrpc import Raw
+from mcphub.store import call_journal
 from mcphub.store.call_journal import CALLS, CallJournal
 from mcphub.store.call_record import ANSWERED, ERROR, INPUT, NOT_ACTED_ON, OPEN, TOOL_ERROR, UNKNOWN
 from tests.gateway.bench import Bench, Message, Server, call
@@ -200,7 +202,7 @@ async def test_the_end(bench: Bench, server: Server, path: str) -> None:
     [answer] = agent.answers(1)
     assert operation(answer).endswith("1")
     bench.gateway.outcomes.end()
-    assert bench.gateway.outcomes.records()() == []
+    assert [one.number for one in bench.gateway.outcomes.records()()] == [2, 1]  # read from the file
     said: list[str] = []
     after = Outcomes(b"key", lambda level, text: said.append(text))
     after.open(path)
@@ -384,3 +386,39 @@ async def test_too_many(bench: Bench, server: Server, path: str) -> None:
     server.text(await server.call(), "x")
     assert "result" in agent.answers(1)[0]
     assert bench.gateway.outcomes.problems() == ["1 calls were not recorded, since too many were in flight at once"]
+
+
+def test_what_a_daemon_before_recorded(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call is certainly not in there only where that very daemon recorded all, and nothing has made place since."""
+    journal = CallJournal(path)
+    begin(journal, request=crc32(b"7", 5))
+    epoch = journal.epoch
+    journal.end()
+    outcomes = Outcomes(b"key")
+    assert outcomes.epoch == 0 and outcomes.record(b"7", 5, epoch) is Record.UNSURE
+    outcomes.open(path)
+    assert outcomes.epoch not in (0, epoch)
+    assert outcomes.record(b"7", 5, epoch) is Record.THERE
+    assert outcomes.record(b"8", 5, epoch) is Record.NONE
+    for pid, of in ((None, epoch), (5, 0), (5, epoch ^ 1), (5, outcomes.epoch)):
+        assert outcomes.record(b"8", pid, of) is Record.UNSURE
+    monkeypatch.setattr(outcomes, "_requests", (frozenset([crc32(b"7", 5)]), True))
+    assert outcomes.record(b"7", 5, epoch) is Record.THERE and outcomes.record(b"8", 5, epoch) is Record.GONE
+    outcomes.end()
+
+
+def test_it_can_be_read_where_it_cannot_be_written(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What daemons before have recorded is still shown, beside why nothing is added; a file that cannot be read is an
+    error."""
+    monkeypatch.setattr(call_journal, "LOCK_SECONDS", 0.0)
+    journal = CallJournal(path)
+    begin(journal, "kept")
+    outcomes = Outcomes(b"key")
+    outcomes.open(path)
+    assert len(outcomes.problems()) == 1 and [one.tool for one in outcomes.records()()] == ["kept"]
+    journal.end()
+    Path(path).unlink()
+    assert outcomes.records()() == []
+    Path(path).mkdir()
+    with pytest.raises(ConfigError, match="cannot read"):
+        outcomes.records()()

@@ -103,24 +103,40 @@ async def test_a_wait_that_ends(shelves: Bench, server: Shelves) -> None:
     call(agent, 3, requestState=state, inputResponses=YES)
     server.lose("gone")
     shelves.gateway._pages.completed(server.spec.key(), b'{"elicitationId":"a"}')  # type: ignore[arg-type]
-    assert "was not sent to the server s" in agent.answers(3)[0]["error"]["message"]
+    assert "was not sent to the server s" in agent.answers(3)[0]["result"]["content"][0]["text"]
     assert agent.answers(2) == [] and len(server.of("tools/call")) == 1
 
 
+def steps_of(agent: Agent, id: int) -> list[Message]:
+    found: list[Message] = agent.answers(id)[0]["error"]["data"]["elicitations"]
+    return found
+
+
 async def test_a_legacy_agent_hears_of_its_own(shelves: Bench, server: Shelves) -> None:
-    """B45: who was sent to a page, by the error or by a question, hears that it is done, once, and nobody else."""
+    """B45: who was sent to a page, by the error or by a question, hears that it is done, once, and nobody else. It
+    knows the page by an id of mcphub's own, the same one for the same page: two servers may have the same id."""
     able: Message = {"elicitation": {"form": {}, "url": {}}}
     agent, other = legacy(shelves, able), legacy(shelves, able)
     agent.ask("tools/call", {"name": "mcp__s__t"}, id=1)
     await refused(server, 1, "a")
     assert agent.answers(1)[0]["error"]["code"] == -32042
     agent.ask("tools/call", {"name": "mcp__s__t"}, id=2)
-    await server.call(2)
+    await refused(server, 2, "a")
+    first, again = ([one["elicitationId"] for one in steps_of(agent, id)] for id in (1, 2))
+    await shelves.up(server, second := Shelves("s2"))
+    agent.ask("tools/call", {"name": "mcp__s2__t"}, id=3)
+    await refused(second, 1, "a")
+    [elsewhere] = [one["elicitationId"] for one in steps_of(agent, 3)]
+    agent.ask("tools/call", {"name": "mcp__s__t"}, id=4)
+    await server.call(3)
     server.ask("elicitation/create", step("b"))
-    reply(agent, agent.of("elicitation/create")[0], {"action": "accept"})
+    [question] = agent.of("elicitation/create")
+    reply(agent, question, {"action": "accept"})
+    own = question["params"]["elicitationId"]
+    assert first == again and len({"a", "b", own, *first, elsewhere}) == 5
     for id in ("b", "a", "a", "c"):
         server.notify(COMPLETE, {"elicitationId": id})
-    assert [told["params"] for told in agent.of(COMPLETE)] == [{"elicitationId": "b"}, {"elicitationId": "a"}]
+    assert [told["params"] for told in agent.of(COMPLETE)] == [{"elicitationId": own}, {"elicitationId": first[0]}]
     assert other.of(COMPLETE) == []
     agent.leave()
 

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mcphub.gateway import parking
+from mcphub.gateway import parking, turns
 from mcphub.store.call_record import UNKNOWN, CallRecord
 from tests.gateway.bench import META, Agent, Bench, Message, gateway
 from tests.gateway.shelves import FORM, Shelves, legacy, patient, restarted
@@ -492,6 +492,7 @@ async def test_ends_that_nobody_has_asked_for(
     server.text(request, "done")
     _, refused = await parked(server, agent, 2)
     assert refused["error"]["data"]["dev.mcphub/error"]["kind"] == "too_many_parked"
+    server.result((await server.got("ping"))["id"], {})  # it has read of that
     retry(agent, given, {}, 3)
     assert (await answered(agent, 3))["content"][0]["text"] == "done"
     _, given = await parked(server, agent, 4)
@@ -575,6 +576,82 @@ async def test_another_agents_call_waits(shelves: Bench, server: Shelves) -> Non
     await answered(agent, 2)
     server.text(await server.call(2), "mine")
     assert other.answers(1)[0]["result"]["content"][0]["text"] == "mine"
+
+
+async def test_an_agent_that_is_gone(
+    shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """B43: who has left, and is attached nowhere, holds others up for a short time only: then its call ends as one that
+    nobody came back for, in the journal too. While nobody waits, or while it is there, nothing is ended."""
+    shelves.gateway.outcomes.open(str(tmp_path / "calls"))
+    monkeypatch.setattr(turns, "LOOK", 0.005)
+    monkeypatch.setattr(parking, "ABSENT", 0.03)
+    agent, second, other = shelves.agent(), shelves.agent(), legacy(shelves)
+    second.modern("tools/list", {}, meta=meta())
+    request, given = await parked(server, agent)
+    agent.leave()
+    seat = next(iter(shelves.gateway._parking._calls.values()))
+    for waits in (False, True):
+        if waits:
+            other.ask("tools/call", {"name": "mcp__s__u"}, id=1)
+        with anyio.move_on_after(0.1):
+            await anyio.sleep_forever()
+        assert not seat.end and server.of("notifications/cancelled") == []
+    second.leave()
+    with anyio.fail_after(5):
+        again = await server.call(2)
+    assert again["params"]["name"] == "u"
+    assert server.of("notifications/cancelled")[0]["params"]["requestId"] == request["id"]
+    assert server.replies("u1")[0]["result"] == {"action": "cancel"}
+    record = next(one for one in shelves.gateway.outcomes.records()() if one.tool == "t")
+    assert (record.outcome, record.reason) == (UNKNOWN, "timeout")
+    shelves.gateway.outcomes.end()
+    retry(back := shelves.agent(), given, {"r1": YES})
+    error = (await answered(back, 2))["error"]
+    assert error["data"]["dev.mcphub/error"]["kind"] == "request_state_lost"
+
+
+async def test_an_agent_that_comes_back(shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In time it loses nothing; one that has no connection may be there, and is waited for."""
+    monkeypatch.setattr(turns, "LOOK", 0.002)
+    agent, other = shelves.agent(), legacy(shelves)
+    request, given = await parked(server, agent)
+    agent.leave()
+    other.ask("tools/call", {"name": "mcp__s__u"}, id=1)
+    monkeypatch.setattr(parking, "ABSENT", 0.0)
+    back = shelves.agent()
+    back.session.passing = True
+    retry(back, given, {"r1": YES})
+    server.ask(ELICIT, FORM, id="more")
+    assert (await answered(back, 2))["resultType"] == "input_required"
+    back.leave()
+    with anyio.move_on_after(0.05):
+        await anyio.sleep_forever()
+    assert server.of("notifications/cancelled") == []
+    server.text(request, "done")
+
+
+async def test_calls_that_ask_side_by_side(
+    shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of calls of one agent that all ask none hangs while another one has all the questions; those that wait are
+    counted as calls, and one beyond ends alone."""
+    monkeypatch.setattr(parking, "MOST_OF_AGENT", 3)
+    agent = shelves.agent()
+    for id in range(4):
+        call(agent, id)
+    requests = [await server.call(number) for number in range(1, 5)]
+    for id in range(4):
+        server.ask(ELICIT, FORM, id=f"u{id}")
+    given = [await answered(agent, id) for id in range(3)]
+    assert [list(one["inputRequests"]) for one in given] == [["r1"]] * 3
+    assert (await answered(agent, 3))["error"]["data"]["dev.mcphub/error"]["kind"] == "too_many_parked"
+    assert [server.replies(f"u{id}") for id in range(3)] == [[]] * 3
+    for id in range(3):
+        retry(agent, given[id], {"r1": YES}, 10 + id)
+        assert server.replies(f"u{id}")[0]["result"] == YES
+        server.text(requests[id], str(id))
+        assert (await answered(agent, 10 + id))["content"][0]["text"] == str(id)
 
 
 # --- whose a question is --------------------------------------------------------------------------------------------

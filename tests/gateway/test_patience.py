@@ -123,5 +123,5 @@ async def test_the_queue_is_part_of_the_call(shelves: Bench) -> None:
     with anyio.fail_after(5):
         while not one.answers(3):  # noqa: ASYNC110
             await anyio.sleep(0.005)
-    assert one.answers(3)[0]["error"]["data"]["dev.mcphub/error"]["kind"] == "busy"
+    assert one.answers(3)[0]["result"]["_meta"]["dev.mcphub/error"]["kind"] == "busy"
     assert len(server.of("tools/call")) == 2  # it was never sent

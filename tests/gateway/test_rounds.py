@@ -234,3 +234,17 @@ async def test_what_was_read_with_answers_is_nobody_elses(shelves: Bench, server
         server.answer(await server.got("resources/read", number), **said)
         result = reader.answers(number)[0]["result"]
         assert (result["ttlMs"], result["cacheScope"]) == (60_000, "public")
+
+
+@pytest.mark.parametrize("bad", ["x", {"k0": 5}, {"k0": None}, [], 5, None])
+async def test_answers_that_are_none(shelves: Bench, server: Shelves, bad: Any) -> None:
+    """No server gets `inputResponses` that are not what the protocol has; the error belongs to the request's trace."""
+    agent = shelves.agent()
+    meta = {**ME, "traceparent": f"00-{'ab' * 16}-00f067aa0ba902b7-01"}
+    agent.modern("tools/call", {"name": "mcp__s__t", "arguments": {}, "inputResponses": bad}, id=1, meta=meta)
+    agent.modern("prompts/get", {"name": "mcp__s__p", "inputResponses": bad}, id=2, meta=meta)
+    for id in (1, 2):
+        error = agent.answers(id)[0]["error"]
+        found = error["data"]["dev.mcphub/error"]
+        assert (error["code"], found["kind"], found["traceId"]) == (-32602, "invalid_params", "ab" * 16)
+    assert server.of("tools/call") == server.of("prompts/get") == [] and not agent.session.calls

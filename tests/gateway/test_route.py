@@ -41,7 +41,8 @@ GONE = Fault(FaultKind.EXITED, "serve", "the server exited with code 3")
         (
             Pending(1, 0),
             -2.0,
-            "The server db is down. mcphub tries again in 0 s (retry 1); `mcphub reconnect db` tries at once.",
+            "The server db is down. It is being tried again (retry 1). Try again in a few seconds; `mcphub status db` "
+            "shows more.",
         ),
         (
             Failed(GONE, 5),

@@ -48,3 +48,17 @@ def test_whose_it_was() -> None:
     error = json.loads(unknown_outcome(Owed("1", "a request", server="db", unsent=True)))["error"]
     found = error["data"]["dev.mcphub/error"]
     assert (found["kind"], found["server"]) == ("stopping", "db") and "nothing of it was sent" in error["message"]
+
+
+def test_what_programs_get() -> None:
+    """The tool under its server's name, and the trace; a call that was not sent is answered as its model sees it."""
+    owed = Owed("1", "tools/call mcp__db__get", True, "db", "mcp__db__get", trace="ab" * 16, own_name="get", first=True)
+    error = json.loads(unknown_outcome(owed))["error"]
+    assert error["message"].endswith("it was not sent, or its tool only reads, so it can be called again")
+    found = error["data"]["dev.mcphub/error"]
+    assert (found["kind"], found["tool"], found["traceId"], found["retryable"]) == ("lost", "get", "ab" * 16, True)
+    unsent = Owed("1", "a request", server="db", tool="mcp__db__get", unsent=True, own_name="get", modern=True)
+    result = json.loads(unknown_outcome(unsent))["result"]
+    assert result["isError"] and result["resultType"] == "complete"
+    found = result["_meta"]["dev.mcphub/error"]
+    assert (found["kind"], found["tool"], found["retryable"]) == ("stopping", "get", True)

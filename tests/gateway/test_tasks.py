@@ -217,11 +217,11 @@ async def test_answers_that_are_none(shelves: Bench, server: Maker) -> None:
     server.makes(await server.call())
     server.tells(await server.got("tasks/get"), "up-1", "input_required", inputRequests={"k": QUESTION})
     state = agent.answers(1)[0]["result"]["requestState"]
-    for number, bad in enumerate((5, "x", [], [1], None)):
+    for number, bad in enumerate((5, "x", [], [1], None, {"other": 5})):
         call_modern(agent, 10 + number, meta=CAPABLE, requestState=state, inputResponses=bad)
         assert error_of(agent, 10 + number)["code"] == -32602
     assert server.of("tasks/update") == server.of("tasks/cancel") == [] and agent.session.calls == {}
-    nothing: list[Message] = [{}, {"other": 5}]
+    nothing: list[Message] = [{}, {"other": {}}]
     for number, none in enumerate(nothing):
         call_modern(agent, 20 + number, meta=CAPABLE, requestState=state, inputResponses=none)
         for update in server.of("tasks/update")[number:]:

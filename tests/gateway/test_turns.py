@@ -7,6 +7,7 @@ import time
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from mcphub.gateway import turns
 from mcphub.gateway.kept import Kept
@@ -256,7 +257,8 @@ async def test_the_connection_is_lost(shelves: Bench, server: Shelves) -> None:
     call(two, 2)
     await restarted(shelves, server)
     [answer] = two.answers(2)
-    assert answer["error"]["data"]["dev.mcphub/error"]["kind"] == "lost" and "not sent" in answer["error"]["message"]
+    assert answer["result"]["_meta"]["dev.mcphub/error"]["kind"] == "lost" and answer["result"]["isError"]
+    assert "not sent" in answer["result"]["content"][0]["text"]
     assert one.answers(1)[0]["error"]["data"]["dev.mcphub/error"]["kind"] == "outcome_unknown"
     server.messages.clear()
     call(one, 3)
@@ -273,7 +275,8 @@ async def test_waiting_is_bounded(shelves: Bench, server: Shelves, monkeypatch: 
     call(two, 2)
     call(two, 3)
     assert two.answers(2) == []
-    assert two.answers(3)[0]["error"]["data"]["dev.mcphub/error"]["kind"] == "busy"
+    [answer] = two.answers(3)
+    assert answer["result"]["isError"] and answer["result"]["_meta"]["dev.mcphub/error"]["kind"] == "busy"
 
 
 async def test_questions_of_roots_alone(shelves: Bench) -> None:
@@ -335,8 +338,8 @@ async def test_bytes_that_wait_are_bounded(
     for id in (2, 3, 4):
         two.ask("tools/call", {"name": "mcp__s__t", "arguments": {"id": id, "pad": "x" * 4000}}, id=id)
     [answer] = two.answers(4)
-    assert answer["error"]["data"]["dev.mcphub/error"]["kind"] == "busy"
-    assert "of this agent's calls wait already" in answer["error"]["message"] and kept.total > 8_000
+    assert answer["result"]["_meta"]["dev.mcphub/error"]["kind"] == "busy"
+    assert "of this agent's calls wait already" in answer["result"]["content"][0]["text"] and kept.total > 8_000
     two.leave()
     assert kept.total == 0
 
@@ -355,3 +358,76 @@ async def test_a_call_past_its_deadline_is_not_sent(shelves: Bench, server: Shel
             await anyio.lowlevel.checkpoint()
     assert two.answers(2)[0]["result"]["_meta"]["dev.mcphub/error"]["kind"] == "task_budget"
     assert len(server.of("tools/call")) == 1
+
+
+def told(agent: Agent, id: int) -> tuple[str, str, bool]:
+    """The kind, the text, and whether to call again, of a call's failure."""
+    result = agent.answers(id)[0]["result"]
+    error = result["_meta"]["dev.mcphub/error"]
+    return error["kind"], result["content"][0]["text"], error["retryable"]
+
+
+async def test_a_person_thinks(shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others wait for an answer so long only, and are told by name who was asked; for a call that nobody is asked for
+    they wait on."""
+    monkeypatch.setattr(turns, "LOOK", 0.005)
+    monkeypatch.setattr(turns, "PATIENCE", 0.05)
+    one, two = legacy(shelves), legacy(shelves)
+    one.session.client = "clau\x07de"
+    call(one, 1)
+    first = await server.call()
+    call(two, 2)
+    with anyio.move_on_after(0.1):
+        await anyio.sleep_forever()
+    assert two.answers(2) == [], "nobody was asked"
+    began = anyio.current_time()
+    server.ask("elicitation/create", FORM, id="own")
+    with anyio.fail_after(5):
+        while not two.answers(2):  # noqa: ASYNC110
+            await anyio.sleep(0.002)
+    kind, text, again = told(two, 2)
+    assert (kind, again) == ("busy", True) and anyio.current_time() - began < 2
+    assert "were in the way for 0." in text and ": the agent claude has not answered a question of it for 0 s" in text
+    assert one.of("notifications/cancelled") == [] and len(server.of("tools/call")) == 1
+    reply(one, one.of("elicitation/create")[-1], {"action": "accept"})
+    server.text(first, "one")
+    assert len(one.answers(1)) == 1
+    call(two, 3)
+    server.text(await server.call(2), "two")
+    assert len(two.answers(3)) == 1
+
+
+async def test_who_is_in_the_way_at_the_deadline(shelves: Bench, server: Shelves) -> None:
+    """B43: the error of a call that was not sent in time says who has not answered."""
+    worker = shelves.worker(server)
+    worker.spec = replace(worker.spec, call_timeout=0.05)
+    one, two = legacy(shelves), legacy(shelves)
+    call(one, 1)
+    await server.call()
+    server.ask("elicitation/create", FORM, id="own")
+    call(two, 2)
+    with anyio.fail_after(5):
+        while not two.answers(2):  # noqa: ASYNC110
+            await anyio.sleep(0.002)
+    kind, text, _ = told(two, 2)
+    assert kind == "busy" and "for 0.05 s: an agent without a name has not answered a question of it" in text
+
+
+async def test_a_question_that_may_be_of_the_same_agents_withdrawn_call(shelves: Bench, server: Shelves) -> None:
+    """B43, B70: it is shown for no other call, of that agent neither, until the server has shown that it has read of
+    the withdrawal: a call that was cancelled does not go on by an answer. Its roots it may be told."""
+    agent = legacy(shelves)
+    agent.ask("tools/call", {"name": "mcp__s__t"}, id=1)
+    await server.call()
+    agent.notify("notifications/cancelled", {"requestId": 1})
+    call(agent, 2)
+    request = await server.call(2)
+    server.ask("elicitation/create", FORM, id="late")
+    server.ask("roots/list", id="roots")
+    assert agent.of("elicitation/create") == [] and len(agent.of("roots/list")) == 1
+    [refusal] = server.replies("late")
+    assert refusal["error"]["code"] == -32602 and "was cancelled" in refusal["error"]["message"]
+    server.result((await server.got("ping"))["id"], {})
+    server.ask("elicitation/create", FORM, id="now")
+    assert len(agent.of("elicitation/create")) == 1
+    server.text(request, "ok")

@@ -49,6 +49,8 @@ class World:
         #: The questions that their agent was shown, and those of the last step that it must be shown by now.
         self.seen: set[str] = set()
         self.due: set[str] = set()
+        #: The questions that were asked for a call which had been withdrawn: nobody may be shown them.
+        self.late: set[str] = set()
 
     def attached(self, number: int) -> Agent:
         return legacy(self.bench) if self.eras[number] == "legacy" else self.bench.agent()
@@ -87,6 +89,7 @@ class World:
                 for said in [one["params"]["message"] for one in found if one["method"] == ELICIT]:
                     name, _, question = said.removeprefix("[s] ").partition("#")
                     assert name == self.names[who], f"{self.names[who]} was asked what was for {said}"
+                    assert question not in self.late, f"{name} was asked for a call that was withdrawn"
                     self.seen.add(question)
 
     def answer(self, who: int, which: int) -> None:
@@ -156,6 +159,8 @@ class World:
                 return
             if self.is_clear(request):
                 self.due.add(question)
+            if request not in self.client.waiting():
+                self.late.add(question)
             self.server.ask(ELICIT, {**FORM, "message": f"{self.works[request]}#{question}"}, id=question)
 
     @property
@@ -207,6 +212,7 @@ class World:
             for reply in replies:
                 content = reply.get("result", {}).get("content")
                 assert content is None or content == {"by": who}, f"{who}'s question was answered by {content}"
+                assert content is None or question not in self.late, f"a call of {who} that was withdrawn goes on"
                 for root in reply.get("result", {}).get("roots", []):
                     assert root["name"] == who, f"a call of {who} was told {root}"
 
@@ -260,10 +266,29 @@ step = st.tuples(st.sampled_from(STEPS), st.integers(0, 1), st.integers(0, 5))
     ],
     turns.SETTLES,
 )  # fmt: skip
+@example(  # one agent's own calls: it asks for the one that was cancelled while the other one is in flight
+    ["legacy", "legacy"],
+    [("call", 0, 0), ("call", 0, 0), ("read", 0, 0), ("cancel", 0, 0), ("ask", 0, 0), ("answer", 0, 0)],
+    turns.SETTLES,
+)
+@example(  # the same as a round, with a call that came after the cancellation
+    ["modern", "legacy"],
+    [("call", 0, 0), ("read", 0, 0), ("cancel", 0, 0), ("call", 0, 0), ("ask", 0, 0), ("answer", 0, 0)],
+    0.0,
+)
+@example(  # over another connection, with one of two questions answered
+    ["modern", "legacy"],
+    [
+        *[("call", 0, 0)] * 2, *[("read", 0, 0)] * 8, ("ask", 0, 0), ("ask", 0, 1), ("leave", 0, 0), ("answer", 0, 0),
+        ("ask", 0, 0),
+    ],
+    turns.SETTLES,
+)  # fmt: skip
 def test_never_the_wrong_agent(eras: list[str], steps: list[tuple[str, int, int]], settles: float) -> None:
     """B43, B70: two agents of either era at one legacy server that asks: whatever comes in whatever order, though that
-    server reads nothing for long, no agent sees a question that another one's call has caused, the server gets nobody
-    else's answer, nor roots; and where it can be one agent's only, that agent sees it."""
+    server reads nothing for long, no agent sees a question that another one's call has caused, or a call of its own
+    which it had given up, the server gets nobody else's answer, nor roots; and where it can be one agent's only, that
+    agent sees it."""
     anyio.run(run, eras, steps, settles)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcphub.protocol.envelope import InvalidMeta, read_request_meta, request_meta
+from mcphub.protocol.envelope import NO_META, InvalidMeta, read_request_meta, request_meta
 from mcphub.protocol.task_budget import Task, read_task
 
 
@@ -14,6 +14,8 @@ from mcphub.protocol.task_budget import Task, read_task
         (b'{"id":"t"}', Task("t")),
         (b'{"id":"t","deadline":1790000000000,"calls":5}', Task("t", 1790000000000, 5)),
         (b'{"id":"t","deadline":1.5,"later":[1]}', Task("t", 1.5)),
+        (b'{"id":"t","deadline":null,"calls":0}', Task("t", None, 0)),
+        (b'{"id":"t","deadline":0}', Task("t", 0)),
     ],
 )
 def test_a_task(raw: bytes, task: Task) -> None:
@@ -43,6 +45,13 @@ def test_it_goes_no_further() -> None:
     assert meta.budget == Task("t", calls=1)
     assert request_meta(False, meta, 1) == b',"_meta":{"com.example/x":1}'
     assert request_meta(False, read_request_meta(b'{"dev.mcphub/task":{"id":"t"}}'), 1) == b""
+
+
+def test_nothing_else_said_to_mcphub_goes_further() -> None:
+    """The whole namespace is of this hop, however a key is written."""
+    meta = read_request_meta(b'{"dev.mcphub/other":1,"dev.mcp\\u0068ub/x":2,"foo":3,"com.x/secret":4}')
+    assert request_meta(False, meta, 1) == b',"_meta":{"foo":3,"com.x/secret":4}'
+    assert read_request_meta(b'{"dev.mcphub/other":1}') is NO_META
 
 
 def test_it_is_read_once() -> None:

@@ -261,6 +261,14 @@ OVER = {
         ),
         (server("a", stale="tools/list is old"), "a runs; tools/list is old", []),
         (
+            server("a", state_text="connected (unreachable)", reason="unreachable now: x", layer="network", slow=True),
+            "a cannot be reached; unreachable now: x",
+            [
+                "see whether it runs, and what is on the way to it; it is asked again by itself, and "
+                "`mcphub reconnect a` ends the calls that wait for it"
+            ],
+        ),
+        (
             server("a", reason="no way to its host", layer="network", warnings=["no way to its host"]),
             "a cannot be reached; no way to its host",
             ["join a network that leads to its host; the connection is looked at by itself then"],
@@ -273,6 +281,16 @@ OVER = {
         (
             server("a", held_back=[HELD]),
             "a runs; write calls of claude in /w are held back, after 5 without an answer",
+            [],
+        ),
+        (
+            server("a", unanswered=[{"client": "claude", "workspace": "/w", "since": 40.2}], queued=2),
+            "a runs; claude in /w has not answered a question of it for 40 s, and 2 calls wait",
+            ["answer what it asks, in that agent; `mcphub reconnect a` ends the call that asks"],
+        ),
+        (
+            server("a", unanswered=[{"client": "", "workspace": "", "since": 1.0}]),
+            "a runs; an agent has not answered a question of it for 1 s",
             [],
         ),
         (server("a", last_error={**OVER, "over": True}), "a runs", []),
@@ -329,9 +347,9 @@ OVER = {
         ),
     ],
     ids=[
-        "connected", "slow", "stale", "no way", "stopped", "held back", "well again", "starting anew", "advice",
-        "starting", "failed", "pending", "idle", "needs-auth", "sign-in", "vault",
-        "scope", "denied",
+        "connected", "slow", "stale", "away", "no way", "stopped", "held back", "asks", "asks alone", "well again",
+        "starting anew", "advice", "starting", "failed", "pending", "idle", "needs-auth", "sign-in", "vault", "scope",
+        "denied",
     ],  # fmt: skip
 )
 def test_the_connection(row: ServerStatus, answer: str, following: list[str]) -> None:

@@ -175,3 +175,11 @@ def test_nobody_makes_it_smaller(play: Play) -> None:
         assert fcntl.fcntl(play.journal.fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
         with pytest.raises(PermissionError):
             os.ftruncate(play.journal.fd, 0)
+
+
+def test_whose_outcome_journal() -> None:
+    """The next daemon knows which one this daemon had: it looks for calls in no other."""
+    for epoch in (0, 0xFFFFFFFF):
+        journal = Journal(lambda pending: encoded(Standing()), lambda most: (b"", b""), list, epoch)
+        assert resumption.read(journal.fd).outcomes == epoch
+        journal.close()

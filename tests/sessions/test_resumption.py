@@ -68,7 +68,7 @@ def test_each_request_once() -> None:
     """What was sent to a server is owed a word; what only reads is asked again; an id may come again."""
     came = request(1, "tools/call", name="t") + request(2, "tools/list") + request(1, "tools/call", name="u")
     found = read(came, done(1), Standing(owed=[Owed("9", "x", True)]))
-    assert found.standing.owed == [Owed("9", "x", True), Owed("1", "tools/call u", tool="u")]
+    assert found.standing.owed == [Owed("9", "x", True), Owed("1", "tools/call u", tool="u", first=True)]
     assert found.again == [request(2, "tools/list")[:-1]]
     assert read(came, done(1) + done(2) + done(1) + done(9)).standing.owed == []
 
@@ -101,3 +101,15 @@ def test_a_torn_line(whole: bytes, mid: str) -> None:
     assert (found.again, found.tail, found.torn) == ([request(2, "ping")[:-1]], b"{", False)
     open_line = read(head, gap=24)
     assert (open_line.tail, open_line.torn) == (head, True)
+
+
+@pytest.mark.parametrize(
+    ("more", "first"), [({}, True), ({"requestState": "s"}, False), ({"inputResponses": {}}, False)]
+)
+def test_what_a_call_says(more: dict[str, Any], first: bool) -> None:
+    """Its trace goes with it, and whether it is one as it came, or a round of another."""
+    meta = {"traceparent": f"00-{'ab' * 16}-00f067aa0ba902b7-01"}
+    [owed] = read(request(1, "tools/call", name="t", _meta=meta, **more)).standing.owed
+    assert (owed.tool, owed.trace, owed.first) == ("t", "ab" * 16, first)
+    [owed] = read(request(1, "tools/call", name="t", _meta=5)).standing.owed
+    assert (owed.trace, owed.first) == ("", True)

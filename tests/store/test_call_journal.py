@@ -347,3 +347,54 @@ def test_where_it_is_mapped() -> None:
     fd = os.open("/proc/self/status", os.O_RDONLY)
     assert not module._in_place(fd)
     os.close(fd)
+
+
+def dies(journal: CallJournal, path: str) -> None:
+    """Leave the file as a SIGKILL would."""
+    data = Path(path).read_bytes()
+    journal.end()
+    Path(path).write_bytes(data)
+
+
+def test_what_a_daemon_recorded(path: str) -> None:
+    """The next one knows who asked for each call of it, whatever came of it, and whether that is all of them."""
+    first = CallJournal(path)
+    assert first.whole_of == 0
+    first.close(begin(first, request=1), ANSWERED)
+    begin(first, request=2)
+    dies(first, path)
+    second = CallJournal(path)
+    begin(second, request=3)
+    assert second.whole_of == first.epoch != second.epoch
+    assert second.requests_of(first.epoch) == (frozenset([1, 2]), False)
+    second.end()
+    third = CallJournal(path)
+    assert third.whole_of == second.epoch
+    assert third.requests_of(second.epoch) == (frozenset([3]), False)
+    third.end()
+
+
+def test_what_may_not_be_all(path: str) -> None:
+    """Where a call was not recorded, a record cannot be read, or some have made place for others, that is known."""
+    first = CallJournal(path)
+    begin(first, request=1)
+    first.doubt()
+    dies(first, path)
+    second = CallJournal(path)
+    assert second.whole_of == 0
+    for _ in range(CALLS):
+        begin(second)
+    assert begin(second) == 0  # it has no place
+    second.end()
+    third = CallJournal(path)
+    assert third.whole_of == 0
+    for request in range(CALLS + 1):
+        third.close(begin(third, request=request), ANSWERED)
+    assert third.requests_of(third.epoch) == (frozenset(range(1, CALLS + 1)), True)
+    dies(third, path)
+    data = bytearray(Path(path).read_bytes())
+    data[HEADER + 100] ^= 0xFF
+    Path(path).write_bytes(data)
+    fourth = CallJournal(path)
+    assert fourth.problem and fourth.whole_of == 0
+    fourth.end()

@@ -106,7 +106,7 @@ async def test_tokens_that_are_dead(world: World) -> None:
         family = world.auth.families[-1]
         family.alive = False
         # The server's own streams may find out before the call does.
-        assert await world.call() in (["needs_auth"], ["server_lost"], ["lost"], ["refused"])
+        assert await world.call() in (["needs_auth"], ["server_lost"], ["lost"], ["refused"], ["session_over"])
         await world.becomes(NeedsAuth)
         assert "grant_rejected" in told(world.worker()) and "mcphub login s" in told(world.worker())
         assert family.refresh not in told(world.worker())

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
     from mcphub.status import LogsReport
 
-DESCRIPTION = "Print the last lines that a server wrote to stderr, oldest first, control characters as escapes."
+DESCRIPTION = (
+    "Print the last lines that a server wrote to stderr, oldest first, control characters as escapes; among them, "
+    "marked [stdout], the lines on its stdout that are no messages of the protocol, of many only some."
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -33,8 +33,11 @@ DESCRIPTION = "Show what runs, what does not, and why."
 HEADERS = ("NAME", "STATE", "TOOLS", "CONNECTION", "PID", "RSS", "UPTIME", "ORIGIN", "WHY")
 #: The further column of a table in which a name stands more than once: for whom that instance is.
 FOR = "FOR"
-#: Columns of WHY in the table on a terminal; `mcphub status NAME` has the whole.
+#: Columns of WHY in the table on a terminal, and where it is none; `mcphub status NAME` has the whole, each line in at
+#: most so many.
 WHY = 100
+WHY_PLAIN = 500
+LINE = 4000
 #: Columns of a terminal from which on every column of the table is shown, and those that a narrower one does without.
 WIDE = 130
 ONLY_WIDE = frozenset({"CONNECTION", "RSS", "ORIGIN"})
@@ -76,7 +79,7 @@ def row(server: ServerStatus, home: str) -> tuple[str, ...]:
         output.size(server["rss"]),
         output.duration(server["uptime"]),
         f"{server['scope']} {place(server['origin'], home)}",
-        output.line(why(server)),
+        output.shortened(output.line(why(server)), WHY_PLAIN),
     )
 
 
@@ -103,7 +106,9 @@ def why(server: ServerStatus) -> str:
     """What keeps it from being connected, and when it is tried again; for a connected one, its warnings."""
     error = server["last_error"]
     if server["state"] == "connected":  # the most urgent first: a table shows the beginning
-        return "; ".join([*filter(None, [server["reason"], sign_in(server)]), *held_back(server), *warnings(server)])
+        urgent = [*filter(None, [server["reason"], sign_in(server)]), *held_back(server)]
+        # A question alone is nobody's trouble.
+        return "; ".join([*urgent, *(unanswered(server) if server.get("queued") else []), *warnings(server)])
     text = server["reason"]
     if error is not None and not error.get("over") and error["message"] and error["message"] not in text:
         text = f"{text}: {error['message']}" if text else error["message"]
@@ -152,6 +157,18 @@ def held_back(server: ServerStatus) -> list[str]:
             f"{one['calls']} calls of {one['client'] or 'an agent'} are held back{where} for "
             f"{output.duration(one['since'])} now, after {one['failures']} without an answer ({one['cause']}), {end}"
         )
+    return out
+
+
+def unanswered(server: ServerStatus) -> list[str]:
+    """A sentence for each agent that has not answered a question of it."""
+    waiting = server.get("queued", 0)
+    for_it = f", and {waiting} {'call waits' if waiting == 1 else 'calls wait'}" if waiting else ""
+    out = []
+    for one in server.get("unanswered", []):
+        where = f" in {one['workspace']}" if one["workspace"] else ""
+        asked = f"{one['client'] or 'an agent'}{where} has not answered a question of it"
+        out.append(f"{asked} for {output.duration(one['since'])}{for_it}")
     return out
 
 
@@ -270,6 +287,7 @@ def detail(server: ServerStatus, home: str, sessions: Sequence[SessionStatus] = 
         ("layer", server.get("layer", "")),
         ("sign-in", sign_in(server)),
         *(("held back", text) for text in held_back(server)),
+        *(("unanswered", text) for text in unanswered(server)),
         ("attempt", "" if server["attempt"] is None else f"{server['attempt']} of {server['attempts']}"),
         ("again", "" if server["retry_in"] is None else retry(server["retry_in"])),
         ("origin", _origin(server["scope"], server["origin"], home)),
@@ -293,7 +311,7 @@ def detail(server: ServerStatus, home: str, sessions: Sequence[SessionStatus] = 
         ("counters", ", ".join(f"{key} {count}" for key, count in server["counters"].items())),
         *(("warning", warning) for warning in warnings(server)),
     ]
-    lines = [f"  {key:<14}{output.line(value)}" for key, value in fields if value]
+    lines = [f"  {key:<14}{output.shortened(output.line(value), LINE)}" for key, value in fields if value]
     return "\n".join([output.line(server["name"]), *lines, *_last_error(server["last_error"])]) + "\n"
 
 
@@ -327,8 +345,9 @@ def _last_error(error: LastError | None) -> list[str]:
     ]
     if error["remedy"] and not error.get("over"):
         lines.append(f"  {'what to do':<14}{error['remedy']}")
-    lines += [f"  {'stderr' if number == 0 else '':<14}| {text}" for number, text in enumerate(error["stderr_tail"])]
-    return [output.line(text) for text in lines]
+    for stream, tail in (("stderr", error["stderr_tail"]), ("stdout", error.get("stdout_tail", []))):
+        lines += [f"  {stream if number == 0 else '':<14}| {text}" for number, text in enumerate(tail)]
+    return [output.shortened(output.line(text), LINE) for text in lines]
 
 
 def _origin(scope: str, origin: OriginStatus, home: str) -> str:

@@ -17,7 +17,8 @@ HEARTBEAT = 15.0
 
 
 async def get_logs(hub: Hub, request: Request) -> Reply:
-    """The kept tail of what a server wrote to stderr, oldest line first, as the server wrote it (not escaped).
+    """The kept tail of what a server wrote to stderr, oldest line first, as the server wrote it (not escaped). Lines
+    marked `[stdout]` it wrote to stdout, and they are no messages; of many only some are kept.
 
     Query: `workspace`, `lines` (how many at most, default 100).
     Answers: `LogsReport`; 404 for an unknown name.

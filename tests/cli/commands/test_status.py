@@ -41,6 +41,20 @@ proj    disabled     -      stdio                    -     -      -       projec
     assert place.run("status") == (head + table, "", 1)
 
 
+def test_a_long_reason(place: Place, hub: CannedHub, portal: BlockingPortal) -> None:
+    """One line of stderr does not make a row of thousands of characters; what stands about the one server is bounded
+    too, and what it wrote to stdout stands below its stderr."""
+    long = "x" * 9000
+    hub.servers = [failed("github", reason=long)]
+    error = hub.servers[0]["last_error"]
+    assert error is not None
+    error["stdout_tail"] = ["a banner", "Error: no key \x1b[0m"]
+    assert max(map(len, place.run("status")[0].splitlines())) < 700
+    about = place.run("status", "github")[0].splitlines()
+    assert max(map(len, about)) < 4100
+    assert about[-2:] == ["  stdout        | a banner", "                | Error: no key \\x1b[0m"]
+
+
 @pytest.mark.parametrize(
     ("standing", "waiting", "said"),
     [
@@ -408,6 +422,17 @@ def test_how_a_sign_in_failed() -> None:
     assert status.why(server("a", state="needs-auth", reason="needs a sign-in", sign_in=first)) == "needs a sign-in"
     denied = {**need, "reason": "policy_denied", "detail": "it is not allowed", "how": "wait"}
     assert status.why(server("a", sign_in=denied)).endswith("at once by: mcphub reconnect a")
+
+
+def test_questions_that_nobody_has_answered() -> None:
+    """A server's page says who was asked and has not answered; its row does so where others wait for that."""
+    asked: Any = {"client": "claude", "workspace": "/w", "since": 61.0}
+    row = server("a", unanswered=[asked])
+    assert status.why(row) == ""
+    assert "  unanswered    claude in /w has not answered a question of it for 1m\n" in status.detail(row, "")
+    row = server("a", unanswered=[asked, {**asked, "client": "", "workspace": ""}], queued=2)
+    assert "claude in /w has not answered a question of it for 1m, and 2 calls wait; an agent has" in status.why(row)
+    assert status.why(server("a", unanswered=[asked], queued=1)).endswith("and 1 call waits")
 
 
 def test_calls_that_are_held_back() -> None:
