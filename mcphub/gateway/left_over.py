@@ -32,6 +32,7 @@ def judge(owed: Owed, record: Record, aim: Aim) -> None:
     owed.own_name = owed.own_name or aim.tool
     harmless = record is Record.NONE or (record is Record.GONE and aim.reads)
     if owed.unsent:
-        owed.unsent = harmless  # it may have been sent since that was noted
+        # It may have been sent since that was noted, and even answered, where its tool only reads.
+        owed.unsent, owed.read_only, owed.first = False, harmless, True
     elif owed.first:
         owed.read_only = harmless

@@ -25,13 +25,13 @@ READS, WRITES = Aim("db", "get", True), Aim("db", "get")
 )
 def test_a_call(record: Record, aim: Aim, harmless: bool) -> None:
     """It did no harm only where the journal certainly has nothing of it: what its tool says now it need not have said
-    then. The same goes for one that was not sent when that was noted."""
+    then. The same goes for one that was not sent when that was noted: it may have been since."""
     owed = Owed("1", "tools/call mcp__db__get", tool="mcp__db__get", first=True)
     judge(owed, record, aim)
     assert owed.read_only is harmless and (owed.server, owed.own_name) == (aim.server, aim.tool)
     waits = Owed("1", "a request", server="db", tool="mcp__db__get", unsent=True)
     judge(waits, record, aim)
-    assert (waits.unsent, waits.read_only) == (harmless, False)
+    assert (waits.unsent, waits.read_only, waits.first) == (False, harmless, True)
 
 
 def test_a_round_of_an_earlier_call() -> None:
