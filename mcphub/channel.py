@@ -14,7 +14,11 @@ NOT_ACTED_ON = frozenset(["unreachable", "tls", "refused", "rate_limited", "need
 
 
 class Receiver(Protocol):
-    """Who is told what a channel brings. An exception here closes that channel only."""
+    """Who is told what a channel brings. An exception here closes that channel only.
+
+    One that has `burst(lines: Sequence[bytes]) -> bool` is offered what came in one read together, by channels that are
+    a stream; where it says False it has done nothing, and gets them as `frame`.
+    """
 
     def frame(self, line: bytes | memoryview) -> None:
         """One message without its newline. A view is valid during the call only: copy what must live longer."""
@@ -36,7 +40,8 @@ class Receiver(Protocol):
 class Channel(Protocol):
     """One duplex stream of frames. `full` while the peer does not read what was sent.
 
-    `current`: while `frame` runs for what came on the stream of one request, that request's id, else None.
+    `current`: while `frame` runs for what came on the stream of one request, that request's id, else None. One with a
+    true `stream` takes several frames as one as well.
     """
 
     full: bool

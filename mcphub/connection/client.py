@@ -6,8 +6,9 @@ It must not open or close the channel, nor know agents: replies go to waiters, n
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any, Protocol, runtime_checkable
 
 import anyio
@@ -20,7 +21,7 @@ from mcphub.connection.strays import Strays
 from mcphub.connection.withdrawn import Behind, One, Withdrawn
 from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol import jsonrpc
-from mcphub.protocol.correlate import Pending, Waiter
+from mcphub.protocol.correlate import Crowd, Pending, Waiter
 from mcphub.protocol.envelope import HUB_META
 from mcphub.protocol.jsonrpc import Envelope, NotAMessage, Raw
 from mcphub.protocol.versions import BATCH_VERSION, LATEST_LEGACY, Era
@@ -195,6 +196,8 @@ class Client:
         self.severed = False
         #: There is noise or a strike that the next message, or the next answer, makes smaller.
         self._troubled = False
+        #: Requests were sent whose results one and the same takes.
+        self._crowded = False
         #: Requests that the server's last session did not act on, with who waits for them.
         self.returned: dict[int, Waiter] = {}
         self._carried: set[int] = set()
@@ -212,6 +215,11 @@ class Client:
 
     def use(self, channel: Channel) -> None:
         self.channel = channel
+
+    @property
+    def stream(self) -> bool:
+        """Its channel takes several frames at once."""
+        return getattr(self.channel, "stream", False)
 
     @property
     def calls(self) -> int:
@@ -257,6 +265,26 @@ class Client:
         if not self._sweeping:
             self._sweep_later()
         return mid
+
+    def call_tools(
+        self, waiters: Sequence[Waiter], quoted_name: bytes, arguments: Sequence[Data], tail: bytes
+    ) -> Sequence[int]:
+        """`call_tool` for several calls of one tool, on a channel that is a stream. Returns their ids."""
+        pending = self._pending
+        numbers = range(pending.last + 1, pending.last + 1 + len(waiters))
+        pending.last = numbers[-1]
+        pending.waiting.update(zip(numbers, waiters, strict=True))
+        assert self.channel is not None
+        if self.extension:
+            tail = capability_sets.meta_extended(tail, self.extension)
+        name = b',"method":"tools/call","params":{"name":%b,"arguments":' % quoted_name
+        heads = map(b'{"jsonrpc":"2.0","id":%d'.__mod__, numbers)
+        frames = zip(heads, repeat(name), arguments, repeat(tail + b"}}\n"))
+        self.channel.send(b"".join(chain.from_iterable(frames)))
+        self._crowded = True
+        if not self._sweeping:
+            self._sweep_later()
+        return numbers
 
     def send(self, *parts: Data) -> None:
         if self.channel is not None:
@@ -396,6 +424,26 @@ class Client:
             self._sweep_later()
 
     # --- in: channel.Receiver ----------------------------------------------------------------------------------------
+
+    def burst(self, lines: Sequence[bytes]) -> bool:
+        """Several messages at once, where they are results that one and the same takes; False = nothing was done with
+        them, and they must come one by one."""
+        if not self._crowded or self._troubled:
+            return False
+        found = jsonrpc.several_results(lines)
+        waiting = self._pending.waiting
+        try:
+            waiters = [waiting[mid] for mid in found[0]]
+            crowds = {waiter.crowd for waiter in waiters}  # type: ignore[attr-defined]
+        except (KeyError, AttributeError):
+            crowds = set()
+        crowd: Crowd | None = crowds.pop() if len(crowds) == 1 else None
+        if crowd is None or not crowd.answered(waiters, found[1]):
+            self._crowded = False  # until there are such calls again
+            return False
+        deque(map(waiting.pop, found[0]), 0)
+        self.signs += len(waiters)
+        return True
 
     def frame(self, line: bytes | memoryview) -> None:
         try:

@@ -6,7 +6,9 @@ decided by those that it tells.
 
 from __future__ import annotations
 
+from mcphub.catalog.toolset import Route
 from mcphub.channel import Data
+from mcphub.connection.client import Client
 from mcphub.gateway.again import Again
 from mcphub.gateway.call import AgentCall, whose
 from mcphub.gateway.call_lines import CallLines
@@ -62,8 +64,7 @@ class Accounts:
         route = call.route
         if route is None:
             return
-        if route.definition.repeatable or not call.client.stdout:
-            # On a byte stream nothing is known not to have been acted on: a write is never sent again there.
+        if may_go_again(route, call.client):
             self._again.keep(call, arguments)
         if route.recorded:
             self.outcomes.sends(call, arguments)
@@ -132,5 +133,17 @@ class Accounts:
             call.lanes.end()
 
 
+def may_go_again(route: Route, client: Client) -> bool:
+    """Whether calls of this tool may be sent again, as far as that can be said before they fail: on a byte stream
+    nothing is known not to have been acted on, so that a write is never sent again there."""
+    return route.definition.repeatable or not client.stdout
+
+
+def named(route: Route) -> str:
+    """What tells a tool from all others, for Repeats."""
+    return f"{route.key.name} {route.definition.name}"
+
+
 def _tool(call: AgentCall) -> str:
-    return f"{call.server} {call.tool}"
+    assert call.route is not None
+    return named(call.route)

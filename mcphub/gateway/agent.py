@@ -49,6 +49,8 @@ class Agent(Protocol):
     tasks: Tasks | None
     #: What the outcome journal was told of its last call that is in there.
     said: Said
+    #: The ways of its bursts, by the exposed name of the tool (`gateway.bursts.Path`); None = its messages come singly.
+    paths: dict[str, Any] | None
 
     def send(self, *parts: Data) -> None: ...
 

@@ -286,6 +286,8 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
     filled: str = ""
     #: Its tool has such an argument, and this call goes without one: its server would not know it again.
     keyless: bool = False
+    #: Who takes its result together with those of others: `gateway.bursts.Path`.
+    crowd: Any = None
     #: The highest progress that its agent was told.
     progress: float = float("-inf")
 

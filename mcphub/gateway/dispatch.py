@@ -40,6 +40,7 @@ from mcphub.gateway.ask_user import AskUser
 from mcphub.gateway.askable import read_capabilities
 from mcphub.gateway.awakening import Awakening
 from mcphub.gateway.budgets import Budgets
+from mcphub.gateway.bursts import Bursts
 from mcphub.gateway.call import AgentCall, Caller, who, whose
 from mcphub.gateway.call_lines import CallLines
 from mcphub.gateway.circuits import Circuits
@@ -171,6 +172,16 @@ class Gateway:
         self.lanes = Lanes(limits or LimitsSettings(), self.agents, supervisor.workers, MAX_CALLS)
         self._budgets = Budgets()
         self._awakening = Awakening(supervisor.workers)
+        self._bursts = Bursts(
+            supervisor.workers,
+            self._checks,
+            self._accounts,
+            self._repeats,
+            self.lanes,
+            self._turns,
+            self._waiting,
+            self._awakening.held,
+        )
         self._reading = reading.Reading(
             supervisor.workers,
             self._sight,
@@ -206,6 +217,8 @@ class Gateway:
     def leave(self, agent: Agent) -> None:
         """Cancel its calls upstream, forget what it listened to."""
         self.agents.discard(agent)
+        if agent.paths:
+            agent.paths.clear()
         self._questions.left(agent)
         self._pages.left(agent)
         self._sign_in_pages.left(agent)
@@ -283,7 +296,7 @@ class Gateway:
     async def drain(self, seconds: float) -> int:
         """mcphub is going down: nothing more is sent to a server, and what was sent has so long to be answered. Returns
         how many calls have not been by then."""
-        self._stopping = True
+        self._stopping = self._bursts.closed = True
         self._again.stop()
         self.lanes.stop()
         for agent, mid in list(self._awakening.held):
@@ -344,6 +357,8 @@ class Gateway:
         self._sight.renew({a.workspace for a in self.agents})
         for agent in self.agents:
             agent.toolset = self._sight.toolset(agent.workspace, agent.view)
+            if agent.paths:
+                agent.paths.clear()  # each holds a connection that may be gone
             agent.library = self._sight.library(agent.workspace, agent.view)
         if any(worker.awaits_agent for worker in self._workers.values()):
             for agent in self.agents:
@@ -360,6 +375,10 @@ class Gateway:
         self._telling.renew()
 
     # --- messages ----------------------------------------------------------------------------------------------------
+
+    def burst(self, agent: Agent, lines: Sequence[bytes]) -> bool:
+        """Several lines from an agent at once; False = nothing was done with them."""
+        return not self.begins_traces and self._bursts.take(agent, lines)
 
     def dispatch(self, agent: Agent, line: bytes | memoryview) -> None:
         """One line from an agent. Raises nothing that the peer could cause."""
@@ -596,6 +615,9 @@ class Gateway:
             return
         if (asked := self._turns.asked) and route.key in asked and not self._its_turn(call, arguments, more):
             return
+        if agent.paths and plain and not call.watched and call.ticket is None:
+            path = agent.paths.get(params.name)
+            call.crowd = path if path is not None and path.is_of(agent) else None
         call.start(arguments, more)
 
     def _special(

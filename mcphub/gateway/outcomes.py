@@ -24,6 +24,7 @@ from mcphub.catalog.toolset import Route
 from mcphub.channel import NOT_ACTED_ON, Data
 from mcphub.errors import ConfigError
 from mcphub.gateway.call import AgentCall, Caller, Said
+from mcphub.gateway.recorder import Recorder
 from mcphub.protocol.jsonrpc import EMPTY, Raw
 from mcphub.store import call_record
 from mcphub.store.call_journal import CallJournal, read_file
@@ -150,8 +151,7 @@ class Outcomes:
                 )
             call.accounted = True
             if not self._due:
-                self._due = True
-                self._news.set()
+                self._is_due()
         except OSError as error:
             self._trouble(error)
 
@@ -169,6 +169,20 @@ class Outcomes:
             journal.close(call.operation, outcome, call.attempts)
         except OSError as error_:
             self._trouble(error_)
+
+    def recorder(self, route: Route, caller: Caller, to_modern: bool) -> Recorder | None:
+        """What records calls, without `_meta`, of this agent to this tool; None = there is no journal, or none that
+        takes several at once."""
+        journal = self._journal
+        if journal is None or not journal.mapped:
+            return None
+        return Recorder(journal, self._said(route, caller), self._digest, to_modern, self._is_due)
+
+    def _is_due(self) -> None:
+        """There is something to be put on the disk."""
+        if not self._due:
+            self._due = True
+            self._news.set()
 
     def tried(self, call: AgentCall, kind: str) -> None:
         """An attempt has failed by this reason of `channel.Receiver.unanswered`, and another one will follow."""
@@ -226,8 +240,7 @@ class Outcomes:
         try:
             journal.close(call.operation, outcome, call.attempts, kind)
             if not self._due:
-                self._due = True
-                self._news.set()
+                self._is_due()
         except OSError as error:
             self._trouble(error)
 

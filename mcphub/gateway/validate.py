@@ -34,7 +34,12 @@ class _Result(msgspec.Struct, gc=False):
     structuredContent: Raw = EMPTY
 
 
+class _Object(msgspec.Struct, gc=False):
+    """Any object."""
+
+
 _result = msgspec.json.Decoder(_Result).decode
+_any_object = msgspec.json.Decoder(_Object).decode
 
 
 class _Check:
@@ -84,10 +89,7 @@ class Checks:
 
     def refusal(self, tool: Definition, arguments: Data) -> str:
         """What a model is told where these arguments (a JSON object) are certainly wrong, "" = they may be sent."""
-        known = self._arguments.get(id(tool))
-        if known is None:
-            check = self._check(tool, b'"inputSchema"', "the arguments", of_arguments=True)
-            known = _remember(self._arguments, tool, check)
+        known = self._arguments.get(id(tool)) or self._known(tool)
         check = known.check
         if check is None or len(arguments) > MAX_ARGUMENTS:
             return ""
@@ -100,6 +102,12 @@ class Checks:
                 return ""
         wrong = check.wrong_with(arguments)
         return _refusal(tool, wrong) if wrong else ""
+
+    def accept(self, tool: Definition) -> Accept | None:
+        """What takes arguments that fit, and raises msgspec.DecodeError or RecursionError for what is no object or may
+        not fit; None = there is only the thorough check."""
+        check = self._known(tool).check
+        return _any_object if check is None else check.fast
 
     def refusal_of_own(self, tool: Definition, arguments: Data, whole: Data) -> str:
         """As `refusal`, where `whole`, which is these arguments with what mcphub adds, was refused: what mcphub adds is
@@ -131,6 +139,14 @@ class Checks:
         if known.check is None:
             return ""
         return "; ".join(known.check.wrong_with(memoryview(fields.structuredContent)))
+
+    def _known(self, tool: Definition) -> _Known:
+        """What there is of its inputSchema."""
+        known = self._arguments.get(id(tool))
+        if known is None:
+            check = self._check(tool, b'"inputSchema"', "the arguments", of_arguments=True)
+            known = _remember(self._arguments, tool, check)
+        return known
 
     def _check(self, tool: Definition, member: bytes, whole: str, *, of_arguments: bool) -> _Check | None:
         # Once for each tool that is called, and not before the first server is there: a start need not load them.

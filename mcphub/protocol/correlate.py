@@ -6,7 +6,8 @@ It must not send or await; a reply is handed to its waiter, and time comes in as
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from mcphub.protocol.jsonrpc import MAX_ID_DIGITS, Envelope, Raw
 
@@ -30,6 +31,13 @@ class Waiter(Protocol):
 
     def progressed(self, params: Raw) -> None:
         """A progress notification for this request."""
+
+
+class Crowd(Protocol):
+    """Who takes several results at once, of waiters that name it as their `crowd`."""
+
+    def answered(self, waiters: Sequence[Any], results: Sequence[Raw]) -> bool:
+        """Whether these waiters have got these results; False = nothing was done, and each must be told by itself."""
 
 
 class Pending:

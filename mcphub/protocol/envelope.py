@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -239,7 +239,8 @@ class UnsupportedResult(ValueError):
         self.result_type = result_type
 
 
-_COMPLETE_TAIL = b',"resultType":"complete"}'
+#: How most results of modern servers end.
+COMPLETE_TAIL = b',"resultType":"complete"}'
 # A key may be written with escapes; only those of ASCII letters and `_` can make one of these.
 _NEEDS_WORK = re.compile(rb'"(?:resultType|_meta)"').search
 _ESCAPED_LETTER = re.compile(rb"\\u00[567]").search
@@ -249,7 +250,7 @@ _LEGACY_WORK = re.compile(rb'"(?:resultType"|%b)' % _META).search
 _LEGACY_ENDS = re.compile(rb'"resultType"').search
 #: Results above this size are scanned at both ends only where nothing depends on the middle; parts from it on are not
 #: copied.
-_WINDOW = 4096
+WINDOW = 4096
 #: Bytes of a result that are read for whether it says that it is an error.
 _LOOKED_AT = 64 << 10
 
@@ -265,16 +266,33 @@ _PLAIN_LEGACY = re.compile(rb'"[rsua_\\](?:esultType"|tructuredContent"|ri"|udio
 def plain_result(result: Raw, from_modern: bool) -> bytes | None:
     """The whole result for a legacy agent where it is small and holds nothing that must change: the usual case, and the
     cheap one. None = see `result_parts`, and look for URIs; an empty one is none."""
-    if len(result) > _WINDOW:
+    if len(result) > WINDOW:
         return None
     body = bytes(result)
     if not from_modern:
         return body if body[:1] == b"{" and _PLAIN_LEGACY(body) is None else None
-    if body.endswith(_COMPLETE_TAIL):
-        body = body[: -len(_COMPLETE_TAIL)]
+    if body.endswith(COMPLETE_TAIL):
+        body = body[: -len(COMPLETE_TAIL)]
         if _PLAIN_MODERN(body) is None:
             return body + b"}"
     return None
+
+
+class _Text(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    type: Literal["text"]
+    text: str
+
+
+class _TextResult(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """Of a call: texts alone, and no error."""
+
+    content: list[_Text]
+    isError: Literal[False] = False
+
+
+#: Takes a result of a legacy server that may go to a legacy agent as it is, and certainly says no error: one of texts
+#: alone, as most are. Raises msgspec.DecodeError for all else. It takes half the time of plain_result and is_fine.
+is_text_result = msgspec.json.Decoder(_TextResult).decode
 
 
 def result_parts(
@@ -292,26 +310,26 @@ def result_parts(
     if not size or result[0] != 0x7B:
         raise UnsupportedResult("not an object")
     if not from_modern and not to_modern:
-        if size <= 2 * _WINDOW:
+        if size <= 2 * WINDOW:
             if _LEGACY_WORK(result) is None:
                 return (result,)
             body = bytes(result)
             if b'"resultType"' not in body and not own_word.may_claim(body):
                 return (result,)
-        elif _LEGACY_ENDS(result[:_WINDOW]) is None and _LEGACY_ENDS(result[-_WINDOW:]) is None:
+        elif _LEGACY_ENDS(result[:WINDOW]) is None and _LEGACY_ENDS(result[-WINDOW:]) is None:
             body = bytes(result)
             if b"_" not in body and b"\\" not in body:
                 return (result,)  # no `_meta` at all; single letters are found ten times as fast as members are read
-    elif from_modern and to_modern and size <= _WINDOW:
+    elif from_modern and to_modern and size <= WINDOW:
         body = bytes(result)
-        if body.endswith(_COMPLETE_TAIL):
-            body = body[1 : -len(_COMPLETE_TAIL)]
+        if body.endswith(COMPLETE_TAIL):
+            body = body[1 : -len(COMPLETE_TAIL)]
             # Not empty, and nothing in it that is another's.
             if body[:1] == b'"' and _NEEDS_WORK(body) is None and _ESCAPED_LETTER(body) is None:
                 return (MODERN_HEAD + b"," + body + b"}",)
     elif (
         to_modern
-        and size <= _WINDOW  # larger ones are rebuilt faster than searched
+        and size <= WINDOW  # larger ones are rebuilt faster than searched
         and not from_modern
         and _NEEDS_WORK(result) is None
         and _ESCAPED_LETTER(result) is None
@@ -369,7 +387,7 @@ def _joined(head: bytes, fields: dict[str, Raw]) -> tuple[Data, ...]:
         view = memoryview(value)
         small += [comma, quote(key), b":"]
         comma = b","
-        if len(view) < _WINDOW:
+        if len(view) < WINDOW:
             small.append(view)
         else:
             parts += [b"".join(small), view]
@@ -384,7 +402,7 @@ def _claims(result: memoryview, fields: dict[str, Raw]) -> bool:
     the first."""
     if "_meta" not in fields:
         return False
-    return len(result) > 2 * _WINDOW or own_word.may_claim(bytes(result))
+    return len(result) > 2 * WINDOW or own_word.may_claim(bytes(result))
 
 
 def _says_complete(kind: Raw) -> bool:

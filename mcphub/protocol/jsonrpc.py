@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from json.decoder import scanstring  # type: ignore[attr-defined]
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -44,6 +45,14 @@ class Envelope(msgspec.Struct, gc=False):
     error: Raw = EMPTY
 
 
+class _Result(msgspec.Struct, gc=False):
+    """A message that is a result under an integer id."""
+
+    jsonrpc: Literal["2.0"]
+    id: int
+    result: Raw
+
+
 class ErrorObject(msgspec.Struct):
     """The `error` member."""
 
@@ -74,6 +83,7 @@ MAX_COMMAS = 1_000_000
 
 
 _decode = msgspec.json.Decoder(Envelope).decode
+_decode_result = msgspec.json.Decoder(_Result).decode
 _decode_error = msgspec.json.Decoder(ErrorObject).decode
 _decode_strictly = msgspec.json.Decoder(_StrictError).decode
 _raw_members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -136,6 +146,21 @@ def decode(line: Line) -> Envelope:
         return repair(line)
     check_utf8(line)
     return env
+
+
+def several_results(lines: Sequence[bytes]) -> tuple[list[int], list[Raw]]:
+    """The ids and the results of lines that are results under integer ids, each another one, written compactly, and of
+    ASCII letters alone; none where one of them is anything else."""
+    try:
+        found = list(map(_decode_result, lines))
+    except (msgspec.DecodeError, RecursionError):
+        return [], []
+    ids, results = [one.id for one in found], [one.result for one in found]
+    # None can have less around its payload, so that the sum says that none has more.
+    over = sum(map(len, lines)) - sum(map(len, map(str, ids))) - sum(map(len, results))
+    if over != _RESULT * len(ids) or len(set(ids)) < len(ids) or not b"".join(lines).isascii():
+        return [], []
+    return ids, results
 
 
 def check_utf8(line: Line) -> None:

@@ -5,6 +5,8 @@ It must not know what is called. What is not written in the usual way is left to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import sub
 from typing import Literal
 
 import msgspec
@@ -52,3 +54,20 @@ def read(line: Line) -> tuple[bytes, Params] | None:
     if meta := len(params.meta):
         over -= _META + meta
     return (mid, params) if arguments and over < _SHORTEST else None
+
+
+def several(lines: Sequence[bytes]) -> tuple[str, list[bytes], list[Raw]] | None:
+    """The name of the tool, the ids as JSON, and the arguments of lines that `read` would read, of one tool all of them
+    and without `_meta`; None for others, and where one of them is not of ASCII letters alone."""
+    try:
+        calls = list(map(_decode, lines))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    name = calls[0].params.name
+    if {call.params.name for call in calls} != {name} or not b"".join(lines).isascii():
+        return None
+    mids = [b"%d" % call.id for call in calls]
+    arguments = [call.params.arguments for call in calls]
+    sizes = list(map(len, arguments))
+    over = max(map(sub, map(sub, map(len, lines), map(len, mids)), sizes)) - _PLAIN - len(name)
+    return (name, mids, arguments) if over < _SHORTEST and all(sizes) else None

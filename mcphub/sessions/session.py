@@ -5,7 +5,7 @@ It must not know how a server is reached; what a message means is the gateway's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from mcphub.catalog.library import Library
@@ -66,6 +66,7 @@ class Session:
         self.older: Older | None = None
         self.tasks: Tasks | None = None
         self.said = NOT_SAID
+        self.paths: dict[str, Any] | None = None
         self.left = ""
         self._gateway = gateway
         self._news = news
@@ -84,6 +85,10 @@ class Session:
 
     def frame(self, line: bytes | memoryview) -> None:
         self._gateway.dispatch(self, line)
+
+    def burst(self, lines: Sequence[bytes]) -> bool:
+        """Several at once; False = nothing was done: they must come one by one."""
+        return self._gateway.burst(self, lines)
 
     def too_long(self, head: bytes, message: str) -> None:
         mid = jsonrpc.id_in(head)

@@ -154,6 +154,7 @@ class AgentListener:
         )
         wire = Wire(self._batch, session, on_error=self._report)
         session.use(wire)
+        session.paths = {}
         before = journal = None
         if handed is not None:
             refused = handed.usable()

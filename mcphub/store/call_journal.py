@@ -20,8 +20,12 @@ import os
 import stat
 import struct
 import sys
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
+from operator import and_
 from time import monotonic, sleep, time_ns
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -29,7 +33,20 @@ import msgspec
 from mcphub.errors import ConfigError
 
 from . import call_record
-from .call_record import BODY, CHECK, END, HEAD, OPEN, REASON_OF, RECORD, UNKNOWN, CallRecord, Unreadable, public_id
+from .call_record import (
+    ANSWERED,
+    BODY,
+    CHECK,
+    END,
+    HEAD,
+    OPEN,
+    REASON_OF,
+    RECORD,
+    UNKNOWN,
+    CallRecord,
+    Unreadable,
+    public_id,
+)
 
 #: Calls that are kept, a power of two; and those of them whose outcome is not known, which are kept for longer.
 CALLS = 8192
@@ -57,12 +74,24 @@ _IN_PLACE = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs"})
 _FIRST = struct.Struct("<IBBHQI")
 _body, _first, _end_into = BODY.pack, _FIRST.pack, END.pack_into
 _HALF = 0xFFFFFFFF
+_NO_TRACE = bytes(16)
+#: Where the record of a slot begins.
+_PLACES = range(HEADER, _UNKNOWNS, RECORD)
 #: Of a record from there on: epoch, number, when it was sent, who asked for it.
 _BODY_AT = END.size + CHECK.size
 _WHO = struct.Struct("<IQQI").unpack_from
 _LEFT = frozenset({REASON_OF["killed"], REASON_OF["stopped"]})
 #: Most that is read of a file that is not ours to begin with.
 _MOST = 4 * SIZE
+
+
+class Form(NamedTuple):
+    """What calls of one agent to one tool have in common. `into` stores a record."""
+
+    names: bytes
+    check: int
+    to_modern: bool
+    into: Callable[..., None]
 
 
 class CallJournal:
@@ -136,6 +165,77 @@ class CallJournal:
         self.last = self._numbers[slot] = number
         self._open[slot] = 1
         return number
+
+    def form(self, names: bytes, check: int, to_modern: bool) -> Form:
+        """What calls of legacy agents have in common for `begin_all`; the arguments are as for `begin`."""
+        first = struct.Struct(f"{_FIRST.format}{BODY.size}s{len(names)}s")
+        return Form(names, check, to_modern, first.pack_into)
+
+    def begin_all(
+        self, form: Form, requests: Sequence[int], sizes: Sequence[int], digests: Sequence[bytes]
+    ) -> Sequence[int]:
+        """`begin` for several calls, without a trace, that are about to be sent. Returns their numbers; none = nothing
+        was recorded, since they have no places side by side, or the file is not mapped."""
+        count, first, memory = len(requests), self.last + 1, self._memory
+        slot = first & _MASK
+        if memory is None or slot + count > CALLS or self._open.find(1, slot, slot + count) >= 0:
+            return ()
+        numbers, slots = range(first, first + count), slice(slot, slot + count)
+        bodies = list(
+            map(
+                _body,
+                repeat(self._epoch),
+                numbers,
+                repeat(time_ns()),
+                requests,
+                sizes,
+                digests,
+                repeat(_NO_TRACE),
+                repeat(False),
+                repeat(form.to_modern),
+            )
+        )
+        stores = map(
+            form.into,
+            repeat(memory),
+            _PLACES[slots],
+            map(and_, numbers, repeat(_HALF)),
+            repeat(OPEN),
+            repeat(0),
+            repeat(1),
+            repeat(0),
+            map(crc32, bodies, repeat(form.check)),
+            bodies,
+            repeat(form.names),
+        )
+        deque(stores, 0)
+        self.last = numbers[-1]
+        self._numbers[slots] = numbers
+        self._open[slots] = b"\1" * count
+        return numbers
+
+    def answered_all(self, numbers: Sequence[int]) -> bool:
+        """`close` for calls that were sent once and have been answered; False = nothing was done, since one of them has
+        made place for another, or was unknown, or the file is not mapped."""
+        memory = self._memory
+        slots = list(map(and_, numbers, repeat(_MASK)))
+        if memory is None or not self._kept.keys().isdisjoint(numbers):
+            return False
+        if list(map(self._numbers.__getitem__, slots)) != list(numbers) or 0 in numbers:
+            return False
+        ends = map(
+            _end_into,
+            repeat(memory),
+            map(_PLACES.__getitem__, slots),
+            map(and_, numbers, repeat(_HALF)),
+            repeat(ANSWERED),
+            repeat(0),
+            repeat(1),
+            repeat(time_ns()),
+        )
+        deque(ends, 0)
+        deque(map(self._open.__setitem__, slots, repeat(0)), 0)
+        return True
 
     def _free(self, number: int) -> int:
         """The first number from this one on whose place is free, 0 = there is none."""

@@ -24,6 +24,10 @@ FLOOD_BUDGET = 16
 #: Frames of one read after which what they caused is written, so that the peers begin to work while the rest is read;
 #: twice as many each further time, since then they have something to do.
 FLUSH_EVERY = 8
+#: Frames that are offered together to who takes several at once, at most, which takes as long as FLUSH_EVERY single
+#: ones; and at least, since for fewer it takes longer.
+BURST = 32
+SEVERAL = 4
 #: Turns in a row with a spent budget after which the connection rests for REST seconds between turns.
 PATIENCE = 16
 REST = 0.001
@@ -155,6 +159,8 @@ class Wire(asyncio.BufferedProtocol):
     """
 
     current: int | None = None
+    #: Frames follow each other: several may be sent at once.
+    stream = True
 
     def __init__(
         self,
@@ -167,6 +173,8 @@ class Wire(asyncio.BufferedProtocol):
         on_error: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.receiver = receiver
+        #: What takes several messages at once, if it can, and says whether it has.
+        self._burst: Callable[[Sequence[bytes | memoryview]], bool] | None = getattr(receiver, "burst", None)
         self.closed = anyio.Event()
         self.reason = ""
         self.frames_in = 0
@@ -263,10 +271,10 @@ class Wire(asyncio.BufferedProtocol):
             self._journal.turn()
 
     def _deliver(self) -> None:
-        batch, buffer, receive = self._batch, self._buffer, self.receiver.frame
+        batch, buffer, receive, burst = self._batch, self._buffer, self.receiver.frame, self._burst
         batch.reading = True
         left = budget = FLOOD_BUDGET if self._spent else FRAME_BUDGET
-        some = FLUSH_EVERY
+        some, most = FLUSH_EVERY, FLUSH_EVERY if burst is None else BURST
         lent = spent = False
         uneven = self._uneven = batch.uneven()
         until = monotonic() + PORTION if uneven else 0.0
@@ -275,26 +283,32 @@ class Wire(asyncio.BufferedProtocol):
                 if self._held or (self.full and not self._keep_reading):
                     break  # its answers would pile up: the rest waits until it reads
                 try:
-                    lines = buffer.take(1 if uneven else min(some, left))
+                    lines = buffer.take(1 if uneven else min(most, left))
                 except LineTooLong as e:
                     self.receiver.too_long(e.head or b"", str(e))
                     left -= 1
                     continue
-                for line in lines:
-                    left -= 1
-                    receive(line)
-                    if self._told:  # it has ended meanwhile
-                        break
+                left -= len(lines)
+                if burst is None or len(lines) < SEVERAL or type(lines[0]) is not bytes or not burst(lines):
+                    at = 0
+                    while at < len(lines):
+                        if at:
+                            lent = batch.flush() or lent
+                        for line in lines[at : at + some]:
+                            receive(line)
+                            if self._told:  # it has ended meanwhile
+                                break
+                        at = len(lines) if self._told else at + some
+                        some *= 2
                 if uneven:
                     if not lines and not buffer.short:
                         break
                     if spent := monotonic() >= until:
                         break
                     continue
-                if len(lines) < some and not buffer.short:
+                if len(lines) < most and not buffer.short:
                     break
                 lent = batch.flush() or lent
-                some *= 2
         except Exception as e:
             # A fault of ours in one frame must not kill this peer's loop callback for the others' sake, nor go unseen.
             if self._on_error is not None:
@@ -398,11 +412,12 @@ class Wire(asyncio.BufferedProtocol):
     # --- channel.Channel ---------------------------------------------------------------------------------------------
 
     def send(self, *parts: Data) -> None:
-        if self._ended:
-            return
-        if not self._out:
+        out = self._out
+        if not out:  # as it is after the end
+            if self._ended:
+                return
             self._batch.add(self)
-        self._out += parts
+        out += parts
 
     def flush(self) -> bool:
         """Write what is queued; True if the transport keeps views of it."""
@@ -417,7 +432,8 @@ class Wire(asyncio.BufferedProtocol):
         journal = self._journal
         views = False
         if len(out) > 1:
-            out = _in_runs(out)
+            # Nearly always all are small.
+            out = [b"".join(out)] if max(map(len, out)) < LARGE else _in_runs(out)
         if len(out) == 1:
             # A small write is taken whole or not at all, even by a process that is killed.
             if journal is not None and len(out[0]) > SMALL:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -33,7 +33,7 @@ from mcphub.transport.link import Surroundings
 from mcphub.transport.one_stream import OneStream
 from mcphub.transport.process import Launcher
 from mcphub.transport.stderr import StderrRing
-from mcphub.transport.wire import Batch
+from mcphub.transport.wire import SEVERAL, Batch
 from tests.fakes.agent import strict_json
 
 Message = dict[str, Any]
@@ -44,6 +44,19 @@ MODERN_META = {META + "protocolVersion": "2026-07-28", META + "clientCapabilitie
 def call(name: str = "mcp__s__t", **more: Any) -> dict[str, Any]:
     """The params of a call to a tool."""
     return {"name": name, "arguments": {}, **more}
+
+
+def _compact(message: Message) -> bytes:
+    return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def bring(receiver: Receiver, lines: Sequence[bytes]) -> bool:
+    """Messages that came in one read, as a wire hands them on; whether they were taken together."""
+    together = len(lines) >= SEVERAL and bool(receiver.burst(lines))  # type: ignore[attr-defined]
+    if not together:
+        for line in lines:
+            receiver.frame(line)
+    return together
 
 
 class Server(OneStream):
@@ -101,12 +114,13 @@ class Server(OneStream):
         return None
 
     def send(self, *parts: Data) -> None:
-        message = strict_json(b"".join(parts).rstrip(b"\n"))
-        self.messages.append(message)
-        if self._hold and "id" in message:
-            self._held.append(message)
-        else:
-            asyncio.get_running_loop().call_soon(self._answer, message)
+        for line in b"".join(parts).splitlines():
+            message = strict_json(line)
+            self.messages.append(message)
+            if self._hold and "id" in message:
+                self._held.append(message)
+            else:
+                asyncio.get_running_loop().call_soon(self._answer, message)
         news, self._news = self._news, anyio.Event()
         news.set()
 
@@ -143,6 +157,11 @@ class Server(OneStream):
     def say(self, message: Message) -> None:
         if self._receiver is not None:
             self._receiver.frame(memoryview(json.dumps(message).encode()))
+
+    def say_all(self, messages: Sequence[Message]) -> bool:
+        """Say these in one write, compactly; whether they were taken together."""
+        assert self._receiver is not None
+        return bring(self._receiver, [_compact(m) for m in messages])
 
     def result(self, mid: Any, result: Message) -> None:
         self.say({"jsonrpc": "2.0", "id": mid, "result": result})
@@ -208,6 +227,10 @@ class Agent:
         if isinstance(line, dict | list):
             line = json.dumps(line)
         self.session.frame(memoryview(line.encode() if isinstance(line, str) else line))
+
+    def write_all(self, messages: Sequence[Message]) -> bool:
+        """Write these at once, compactly; whether they were taken together."""
+        return bring(self.session, [_compact(m) for m in messages])
 
     def ask(self, method: str, params: Any = None, *, id: Any = 1) -> Any:
         """Send a request; the answers to it that came at once, [] if none did."""

@@ -10,11 +10,13 @@ from typing import Any
 from zlib import crc32
 
 import anyio
+import msgspec
 import pytest
 
 from mcphub.errors import ConfigError
 from mcphub.gateway import outcomes as module
 from mcphub.gateway.outcomes import Outcomes, Record
+from mcphub.protocol.envelope import COMPLETE_TAIL, is_text_result
 from mcphub.protocol.jsonrpc import Raw
 from mcphub.store import call_journal
 from mcphub.store.call_journal import CALLS, CallJournal
@@ -132,6 +134,36 @@ def test_what_is_certainly_no_error(result: bytes, fine: bool) -> None:
     """What is seen without reading it is what reading it says."""
     assert module.is_fine(result) == fine
     assert not fine or module.outcome_of(Raw(result), False) == ANSWERED
+
+
+@pytest.mark.parametrize(
+    ("result", "texts"),
+    [
+        (b'{"content":[]}', True),
+        (b'{"content":[{"type":"text","text":"x"}],"isError":false}', True),
+        (b'{"content":[{"type":"text","text":"\\"isError\\":true}"}]}', True),
+        (b'{"content":[{"type":"text","text":"isError\\u0022:true"}],"is\\u0045rror":false}', True),
+        (b'{"content":[{"type":"text","text":"resultType"}]}', True),
+        (b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * 9000), True),
+        (b'{"content":[],"isError":true}', False),
+        (b'{"content":[],"is\\u0045rror":true}', False),
+        (b'{"content":[],"isError":true,"isError":false}', False),
+        (b'{"content":[],"isError":false,"isError":true}', False),
+        (b'{"content":[],"isError":"true"}', False),
+        (b'{"content":[],"resultType":"input_required"}', False),
+        (b"[]", False),
+    ],
+)
+def test_results_of_texts_alone(result: bytes, texts: bool) -> None:
+    """A result that goes to its agent as one of texts alone is an answer, and so it is read by itself."""
+    try:
+        is_text_result(result)
+    except msgspec.DecodeError:
+        assert not texts
+    else:
+        assert texts
+        assert module.outcome_of(Raw(result), False) == ANSWERED
+        assert module.outcome_of(Raw(result[:-1] + COMPLETE_TAIL), True) == ANSWERED
 
 
 async def test_no_result(bench: Bench, outcomes: Outcomes) -> None:
