@@ -210,7 +210,7 @@ class Path:
                 call.questions is not None
                 or call.turns is not None
                 or call.lanes is not None
-                or call.trouble is not None
+                or call.attempts != 1
                 or call.client is not client
             ):
                 return False  # something happened to it meanwhile

@@ -419,7 +419,9 @@ class CallJournal:
         number = self.last + 1
         while number & _MASK in taken:
             number += 1
-        return at == HEADER + (number & _MASK) * RECORD and (tag, outcome) == (number & _HALF, OPEN)
+        # A store begins with clearing its place, and may write a number byte by byte.
+        begun = {number & (1 << bits) - 1 for bits in (8, 16, 24, 32)}
+        return at == HEADER + (number & _MASK) * RECORD and outcome in (0, OPEN) and tag in begun
 
     def _make(self, records: dict[int, bytes]) -> None:
         """A new file, with these bytes at their places."""

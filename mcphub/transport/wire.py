@@ -274,7 +274,7 @@ class Wire(asyncio.BufferedProtocol):
         batch, buffer, receive, burst = self._batch, self._buffer, self.receiver.frame, self._burst
         batch.reading = True
         left = budget = FLOOD_BUDGET if self._spent else FRAME_BUDGET
-        some, most = FLUSH_EVERY, FLUSH_EVERY if burst is None else BURST
+        some = FLUSH_EVERY
         lent = spent = False
         uneven = self._uneven = batch.uneven()
         until = monotonic() + PORTION if uneven else 0.0
@@ -282,6 +282,7 @@ class Wire(asyncio.BufferedProtocol):
             while left and not self._ended:
                 if self._held or (self.full and not self._keep_reading):
                     break  # its answers would pile up: the rest waits until it reads
+                most = some if burst is None else BURST
                 try:
                     lines = buffer.take(1 if uneven else min(most, left))
                 except LineTooLong as e:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from mcphub.config.settings import LimitsSettings
@@ -264,6 +265,20 @@ async def test_something_happened_to_a_call(bench: Bench, what: str) -> None:
     got = [m["id"] for m in agent.got if "result" in m]
     assert got == [10, 11, 13, 14] if what == "cancelled" else got == [10, 11, 12, 13, 14]
     assert agent.session.calls == {}
+
+
+async def test_a_call_that_was_sent_twice(bench: Bench) -> None:
+    """A call that its server wanted once more counts as sent twice, whoever's result comes with it."""
+    server, agent = await up(bench, "modern")
+    assert agent.write_all(calls(10, 4))
+    for mid in server.open_calls:
+        server.say({"jsonrpc": "2.0", "id": mid, "result": {"resultType": "input_required", "requestState": "s"}})
+    with anyio.fail_after(5):
+        await server.call(8)
+    again = server.open_calls[4:]
+    assert not server.say_all([{"jsonrpc": "2.0", "id": mid, "result": server.complete(TEXT)} for mid in again])
+    assert [m["id"] for m in agent.got] == [10, 11, 12, 13]
+    assert [record.attempts for record in bench.gateway.outcomes.records()()] == [2, 2, 2, 2, 1]
 
 
 async def test_calls_that_came_singly_are_answered_together(bench: Bench) -> None:

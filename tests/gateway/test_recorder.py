@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import anyio
 import msgspec
 import pytest
 
@@ -91,11 +92,12 @@ async def test_it_is_put_on_the_disk(bench: Bench, outcomes: Outcomes) -> None:
     await bench.up(server)
     agent = bench.agent().initialize()
     recorder = outcomes.recorder(agent.session.toolset.routes["mcp__s__t"], agent.session, False)
-    assert recorder is not None and not outcomes._due
+    assert recorder is not None
+    assert not outcomes._news.is_set()
     numbers = recorder.begin([b"1", b"2"], [Raw(b"{}"), Raw(b"{}")])
-    assert outcomes._due and outcomes._news.is_set()
-    outcomes._due = False  # as it is once that was written
-    assert recorder.answered(numbers) and outcomes._due
+    assert outcomes._news.is_set()
+    outcomes._news, outcomes._due = anyio.Event(), False  # as it is once that was written
+    assert recorder.answered(numbers) and outcomes._news.is_set()
     outcomes.end()
     assert list(recorder.begin([b"3"], [Raw(b"{}")])) == [] and not recorder.answered(numbers)
 

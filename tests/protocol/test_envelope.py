@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from mcphub.protocol.envelope import (
     UnsupportedResult,
     UnsupportedVersion,
     hub_meta_member,
+    is_text_result,
     plain_result,
     read_request_meta,
     request_meta,
@@ -469,3 +471,167 @@ def test_what_a_legacy_agent_can_do(offers: bytes) -> None:
         meta = json.loads(b"{" + member[1:] + b"}")["_meta"]
         assert meta["io.modelcontextprotocol/clientCapabilities"] == json.loads(offers or b"{}")
     assert request_meta(False, RequestMeta(carried=b'"x":1'), 7, offers) == b',"_meta":{"x":1}'
+
+
+# --- results of texts alone -------------------------------------------------------------------------------------------
+
+
+def takes(result: bytes) -> bool:
+    """Whether it is taken as a result of texts alone."""
+    try:
+        is_text_result(result)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def as_it_is(result: bytes) -> None:
+    """A result of texts alone is the same for a legacy agent, also where it takes a closer look to see that, and where
+    a modern server says that it is complete."""
+    if not takes(result):
+        return
+    assert not envelope.says_error(result)
+    complete = result[:-1] + envelope.COMPLETE_TAIL
+    for from_modern, whole in ((False, result), (True, complete)):
+        plain = plain_result(Raw(whole), from_modern)
+        if plain is not None:
+            assert plain == result
+        joined = b"".join(result_parts(memoryview(whole), from_modern, False))
+        assert joined == result if not from_modern else json.loads(joined) == json.loads(result)
+
+
+TEXT_RESULT = b'{"content":[{"type":"text","text":"x"}]}'
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        TEXT_RESULT,
+        b'{"content":[]}',
+        b'{"content":[{"type":"text","text":""},{"text":"x","type":"text"}],"isError":false}',
+        b'{"isError":false,"content":[{"type":"text","text":"isError: true, {}"}]}',
+        b'{"content":[{"type":"text","text":"{\\"uri\\":1,\\"isError\\":true}\\n\\u00e9\\ud83d\\ude00"}]}',
+        b'{ "content" : [ ] , "isError" : false }',
+        b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * 4000),
+    ],
+)
+def test_results_of_texts_alone(result: bytes) -> None:
+    """They are taken, and go to a legacy agent byte by byte."""
+    assert takes(result) and plain_result(Raw(result), False) == result
+    as_it_is(result)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        b'{"content":[{"type":"text","text":"uri"}]}',
+        b'{"content":[{"type":"text","text":"_meta"}]}',
+        b'{"content":[{"type":"text","text":"resultType"}]}',
+        b'{"content":[{"type":"text","text":"\\u0041"}]}',
+        b'{"content":[{"\\u0074ype":"t\\u0065xt","text":"x"}],"\\u0069sError":false}',
+        b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * 5000),
+    ],
+)
+def test_texts_that_need_a_closer_look(result: bytes) -> None:
+    """Text that is a name that counts elsewhere, or that is written with escapes, is text all the same."""
+    assert takes(result) and plain_result(Raw(result), False) is None
+    as_it_is(result)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        b'{"content":[],"isError":true}',
+        b'{"isError":true,"content":[]}',
+        b'{"content":[],"is\\u0045rror":true}',
+        b'{"\\u0069sError":true,"content":[]}',
+        b'{"content":[],"isError":true,"isError":false}',
+        b'{"content":[],"isError":false,"isError":true}',
+        b'{"content":[],"isError":false,"is\\u0045rror":true}',
+        b'{"content":[],"isError":null}',
+        b'{"content":[],"isError":0}',
+        b'{"content":[],"isError":1}',
+        b'{"content":[],"isError":"false"}',
+        b'{"content":[],"isError":"true"}',
+        b'{"content":[],"iserror":false}',
+        b'{"content":[],"_meta":{}}',
+        b'{"content":[],"_meta":{"dev.mcphub/error":{}}}',
+        b'{"content":[],"\\u005fmeta":null}',
+        b'{"content":[],"structuredContent":{}}',
+        b'{"content":[],"structured\\u0043ontent":{}}',
+        b'{"content":[],"resultType":"complete"}',
+        b'{"content":[],"resultType":"input_required"}',
+        b'{"content":[],"task":{"taskId":"x"}}',
+        b'{"content":[],"ttlMs":1}',
+        b'{"content":[],"uri":"file:///x"}',
+        b'{"content":[],"":1}',
+        b'{"content":[{"type":"resource_link","uri":"file:///x","name":"x"}]}',
+        b'{"content":[{"type":"resource","resource":{"uri":"file:///x","text":"x"}}]}',
+        b'{"content":[{"type":"text","text":"x","uri":"file:///x"}]}',
+        b'{"content":[{"type":"image","data":"","mimeType":"image/png"}]}',
+        b'{"content":[{"type":"audio","data":"","mimeType":"audio/wav"}]}',
+        b'{"content":[{"type":"text","text":"x","annotations":{"audience":["user"]}}]}',
+        b'{"content":[{"type":"text","text":"x","_meta":{}}]}',
+        b'{"content":[{"type":"text","text":"x"},{"type":"image","data":"","mimeType":"image/png"}]}',
+        b'{"content":[{"type":"image","type":"text","text":"x"}]}',
+        b'{"content":[{"type":"text","type":"image","text":"x"}]}',
+        b'{"content":[{"type":"text","text":5}]}',
+        b'{"content":[{"type":"text","text":null}]}',
+        b'{"content":[{"type":"text"}]}',
+        b'{"content":[{"text":"x"}]}',
+        b'{"content":[null]}',
+        b'{"content":["x"]}',
+        b'{"content":{}}',
+        b'{"content":null}',
+        b'{"content":1,"content":[]}',
+        b'{"content":[],"content":1}',
+        b'{"isError":false}',
+        b"{}",
+        b"",
+        b"null",
+        b"7",
+        b'"x"',
+        b"[]",
+        b"[%b]" % TEXT_RESULT,
+        TEXT_RESULT[:-1],
+        TEXT_RESULT + b"}",
+        TEXT_RESULT.replace(b'"x"', b'"\\ud800"'),
+        TEXT_RESULT.replace(b'"x"', b'"\\ude00\\ud83d"'),
+        TEXT_RESULT.replace(b'"x"', b'"\x01"'),
+        b'{"content":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ],
+)
+def test_what_is_more_than_texts(result: bytes) -> None:
+    """What says an error, or may, and what has anything but texts is left to be looked at with care."""
+    assert not takes(result)
+
+
+RESULT_TEXTS = st.text(max_size=9) | st.sampled_from(["uri", "_meta", "resultType", "audio", '"_meta":', "isError"])
+BLOCK = st.fixed_dictionaries({"type": st.just("text"), "text": RESULT_TEXTS})
+BLOCKS = BLOCK | st.fixed_dictionaries(
+    {"type": st.just("text"), "text": RESULT_TEXTS}, optional={"uri": st.just("x:1"), "_meta": st.just({})}
+) | st.fixed_dictionaries({"type": st.sampled_from(["text", "image"])})
+
+
+@given(
+    st.fixed_dictionaries(
+        {"content": st.lists(BLOCK | BLOCKS, max_size=3)},
+        optional={"isError": st.booleans(), "_meta": st.just({"dev.mcphub/x": 1}), "ttlMs": st.just(1)},
+    ),
+    st.booleans(),
+    st.booleans(),
+)
+def test_texts_of_any_kind(result: dict[str, Any], blanks: bool, hidden: bool) -> None:
+    """What is taken is texts alone and no error, and reaches a legacy agent as it was written."""
+    data = json.dumps(result, separators=(", ", ": ") if blanks else (",", ":"))
+    if hidden:
+        data = data.replace('"isError"', '"is\\u0045rror"').replace('"type"', '"\\u0074ype"')
+    texts = all(block.keys() == {"type", "text"} and block["type"] == "text" for block in result["content"])
+    assert takes(data.encode()) == (texts and result.keys() <= {"content", "isError"} and not result.get("isError"))
+    as_it_is(data.encode())
+
+
+@given(written())
+def test_results_that_are_taken_are_as_they_are(case: tuple[dict[str, Any], bytes]) -> None:
+    """The same however a result is written."""
+    as_it_is(case[1].strip())

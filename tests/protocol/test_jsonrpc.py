@@ -423,3 +423,168 @@ def test_an_id_comes_back_as_it_went(mid: int | str) -> None:
 def test_what_an_error_object_is(raw: str, is_one: bool) -> None:
     """An integer code and a text, whatever else."""
     assert jsonrpc.is_error_object(Raw(raw.encode())) is is_one
+
+
+# --- several results --------------------------------------------------------------------------------------------------
+
+
+def result_line(mid: object, result: str = "{}") -> bytes:
+    return f'{{"jsonrpc":"2.0","id":{mid},"result":{result}}}'.encode()
+
+
+def each_by_itself(lines: list[bytes]) -> bool:
+    """Whether these lines are taken together; then each has to be what `decode` makes of it."""
+    ids, results = jsonrpc.several_results(lines)
+    if not ids:
+        assert not results
+        return False
+    assert len(ids) == len(results) == len(lines) == len(set(ids))
+    for line, mid, result in zip(lines, ids, results, strict=True):
+        alone = decode(line)
+        assert (alone.id, alone.method, bytes(alone.error), bytes(alone.params)) == (mid, None, b"", b"")
+        assert type(alone.id) is type(mid) is int
+        assert bytes(alone.result) == bytes(result) and line.isascii()
+        assert repair(line).id == mid and bytes(repair(line).result) == bytes(result)
+    return True
+
+
+def test_results_in_one_go() -> None:
+    """Each comes with its own id and its own bytes, in their order, whatever the order of the members."""
+    lines = [
+        result_line(1, '{"content":[ ]}'),
+        result_line(10**15),
+        b'{"result":[1, "\\u00e9"],"id":-3,"jsonrpc":"2.0"}',
+        result_line(2**64 + 1, "null"),
+        result_line("9" * 4300, '"x"'),
+    ]
+    ids, results = jsonrpc.several_results(lines)
+    assert ids == [1, 10**15, -3, 2**64 + 1, int("9" * 4300)]
+    assert [bytes(one) for one in results] == [b'{"content":[ ]}', b"{}", b'[1, "\\u00e9"]', b"null", b'"x"']
+    assert each_by_itself(lines)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        result_line(1),
+        result_line(10**15, "[1]"),
+        result_line('"7"'),
+        result_line("null"),
+        result_line("true"),
+        result_line("7.0"),
+        result_line("7.5"),
+        result_line("1E2"),
+        result_line("1e5"),
+        result_line("-0"),
+        result_line("07"),
+        result_line("9" * 5000),
+        result_line("[7]"),
+        result_line("7", " {}"),
+        result_line("7", "{} "),
+        result_line(" 7"),
+        result_line("7 "),
+        json.dumps({"jsonrpc": "2.0", "id": 7, "result": {}}).encode(),
+        b" " + result_line(7),
+        result_line(7) + b"\r",
+        b"\xef\xbb\xbf" + result_line(7),
+        b'{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"x"}}',
+        b'{"jsonrpc":"2.0","id":7,"result":{},"error":null}',
+        b'{"jsonrpc":"2.0","id":7,"result":{},"error":{"code":1,"message":"x"}}',
+        b'{"jsonrpc":"2.0","id":7,"result":{},"":1}',
+        b'{"jsonrpc":"2.0","id":7,"result":{},"method":"ping"}',
+        b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{}}',
+        b'{"jsonrpc":"2.0","id":7,"method":"ping"}',
+        b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}',
+        b'{"jsonrpc":"2.0","id":7}',
+        b'{"jsonrpc":"2.0","result":{}}',
+        b'{"id":7,"result":{}}',
+        b'{"jsonrpc":"1.0","id":7,"result":{}}',
+        b'{"jsonrpc":2.0,"id":7,"result":{}}',
+        b'{"jsonrpc":"2.\\u0030","id":7,"result":{}}',
+        b'{"jsonrpc":"2.0","i\\u0064":7,"result":{}}',
+        b'{"jsonrpc":"2.0","id":7,"id":8,"result":{}}',
+        b'{"jsonrpc":"2.0","id":123456789,"id":8,"result":{}}',
+        b'{"jsonrpc":"2.0","id":7,"result":1,"result":{}}',
+        b'{"jsonrpc":"2.0","id":7,"result":{"a":"' + b"x" * 99 + b'"},"result":{}}',
+        b'{"jsonrpc":"2.0","jsonrpc":"2.0","id":7,"result":{}}',
+        result_line(7, '"\u6f22"'),
+        b'{"jsonrpc":"2.0","id":7,"result":"\xe9"}',
+        b'{"jsonrpc":"2.0","id":7,"result":"\xed\xa0\x80"}',
+        result_line(7, '"\\ud83d"'),
+        result_line(7, "NaN"),
+        result_line(7, "[" * 3000 + "]" * 3000),
+        result_line(7)[:-1],
+        result_line(7) + result_line(8),
+        b"[" + result_line(7) + b"]",
+        b"[INFO] ready",
+        b"{}",
+        b"",
+        b"[" * 100_000,
+    ],
+)
+@pytest.mark.parametrize("at", [0, 2, 4])
+def test_one_that_is_no_plain_result(odd: bytes, at: int) -> None:
+    """Wherever it stands, all of them are left to be read one by one, however long or short the others are."""
+    lines = [result_line(1), result_line(10**15, "{ }"), result_line(-5, '{"a":"' + "x" * 90 + '"}'), result_line(4)]
+    assert each_by_itself(lines)
+    lines.insert(at, odd)
+    assert jsonrpc.several_results(lines) == ([], [])
+
+
+#: Ways to write a result otherwise, shorter or longer than the plain one.
+CHANGES = st.sampled_from(
+    [
+        (b'"id":7', b'"id":-0'),
+        (b'"id":7', b'"id":1e9'),
+        (b'"id":7', b'"id":7.0'),
+        (b'"id":7', b'"id":"7"'),
+        (b'"id":7', b'"id": 7'),
+        (b'"id":7', b'"id":7,"id":7'),
+        (b'"id":7', b'"id":1,"id":7'),
+        (b'"id":7,', b""),
+        (b'"id"', b'""'),
+        (b'"jsonrpc":"2.0",', b""),
+        (b'"2.0"', b'""'),
+        (b'"jsonrpc"', b'"json"'),
+        (b'"result"', b'"error"'),
+        (b'"result"', b'"res\\u0075lt"'),
+        (b'"result":', b'"result":0,"result":'),
+        (b'"result":', b'"":0,"result":'),
+        (b"{}", b""),
+        (b"{}", b"0"),
+        (b"{}", b"[1 ]"),
+        (b"{}", b' "x"'),
+        (b"{}", b'"\\ud800"'),
+        (b"{}", b'"\xc3\xa9"'),
+        (b"{}", b'"\xe9"'),
+        (b"{}", b'{},"error":null'),
+        (b"{}", b'{},"params":1'),
+        (b"}}", b"}}\t"),
+    ]
+)
+
+
+@st.composite
+def near_results(draw: st.DrawFn) -> bytes:
+    """A result, or what comes near to one."""
+    line = result_line(7)
+    for old, new in draw(st.lists(CHANGES, max_size=2)):
+        line = line.replace(old, new, 1)
+    return line.replace(b'"id":7', b'"id":%d' % draw(st.integers(-(10**12), 10**25)))
+
+
+@given(st.lists(near_results() | lines(), min_size=1, max_size=5))
+def test_what_is_taken_together_is_what_each_is(some: list[bytes]) -> None:
+    """Nothing is taken that would be refused by itself, or be read otherwise."""
+    each_by_itself(some)
+
+
+@given(st.dictionaries(st.integers(), JSON, min_size=1, max_size=5), st.booleans())
+def test_compact_results_are_taken_together(results: dict[int, Any], escaped: bool) -> None:
+    """All compact results under ids of their own are, if they are of ASCII letters alone."""
+    some = [
+        json.dumps({"jsonrpc": "2.0", "id": mid, "result": result}, separators=(",", ":"), ensure_ascii=escaped)
+        for mid, result in results.items()
+    ]
+    encoded = [text.encode() for text in some]
+    assert each_by_itself(encoded) == b"".join(encoded).isascii()

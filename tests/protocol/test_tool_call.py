@@ -96,3 +96,185 @@ def test_both_ways_agree(mid: int, name: str, arguments: dict[str, str], escaped
         params = json.loads(bytes(careful.params))
         assert params["name"] == call[1].name == name
         assert params["arguments"] == json.loads(bytes(call[1].arguments)) == arguments
+
+
+# --- several ----------------------------------------------------------------------------------------------------------
+
+
+def call_line(mid: int, arguments: Any = None) -> bytes:
+    return compact({**CALL, "id": mid, "params": {"name": "s__t", "arguments": {} if arguments is None else arguments}})
+
+
+def each_by_itself(lines: list[bytes]) -> None:
+    """What several lines give together is what `read` gives for each, or nothing."""
+    found = tool_call.several(lines)
+    if found is None:
+        return
+    name, mids, arguments = found
+    assert len(mids) == len(arguments) == len(lines)
+    for line, mid, given_ in zip(lines, mids, arguments, strict=True):
+        alone = tool_call.read(line)
+        assert alone is not None and line.isascii()
+        assert (alone[0], alone[1].name, bytes(alone[1].arguments)) == (mid, name, bytes(given_))
+        assert not alone[1].meta
+        assert mid == b"%d" % json.loads(line)["id"]
+
+
+def test_calls_of_one_tool() -> None:
+    """They come with the tool's name, and each with its own id and the bytes of its arguments, in their order."""
+    lines = [call_line(7, {"a": [1, "x"]}), call_line(-8), compact(dict(reversed(CALL.items()))), call_line(2**70)]
+    found = tool_call.several(lines)
+    assert found is not None
+    assert (found[0], found[1]) == ("s__t", [b"7", b"-8", b"7", b"%d" % 2**70])
+    assert [bytes(one) for one in found[2]] == [b'{"a":[1,"x"]}', b"{}", b'{"a":[1,"x"]}', b"{}"]
+    each_by_itself(lines)
+
+
+def test_calls_whose_params_have_blanks() -> None:
+    """As those of one call may, and also beside others that have none."""
+    params = json.dumps(CALL["params"]).encode()
+    blanks = compact({**CALL, "params": 0}).replace(b":0}", b":" + params + b"}")
+    found = tool_call.several([blanks, call_line(8), blanks])
+    assert found is not None
+    assert [bytes(one) for one in found[2]] == [b'{"a": [1, "x"]}', b"{}", b'{"a": [1, "x"]}']
+
+
+def in_params(members: bytes) -> bytes:
+    return compact(CALL)[:-2] + b"," + members + b"}}"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        json.dumps(CALL).encode(),
+        compact({**CALL, "params": {"name": "s__u", "arguments": {}}}),
+        compact({**CALL, "params": {"name": "s__", "arguments": {}}}),
+        compact({**CALL, "params": META}),
+        in_params(b'"_meta":{}'),
+        in_params(b'"_meta":null'),
+        in_params(b'"_meta":0'),
+        in_params(b'"inputResponses":{}'),
+        in_params(b'"requestState":"x"'),
+        in_params(b'"task":{}'),
+        in_params(b'"":0'),
+        in_params(b'"name":"s__t"'),
+        in_params(b'"name":"s__u"'),
+        in_params(b'"arguments":{"b":1}'),
+        in_params(b'"arguments":0'),
+        compact({**CALL, "params": {"name": "s__t"}}),
+        compact({**CALL, "params": {"arguments": {}}}),
+        compact({**CALL, "params": {"name": None, "arguments": {}}}),
+        compact({**CALL, "params": {}}),
+        compact({**CALL, "params": None}),
+        compact({**CALL, "id": "7"}),
+        compact({**CALL, "id": None}),
+        compact({**CALL, "id": True}),
+        compact(CALL).replace(b'"id":7', b'"id":7.0'),
+        compact(CALL).replace(b'"id":7', b'"id":1e5'),
+        compact(CALL).replace(b'"id":7', b'"id":07'),
+        compact(CALL).replace(b'"id":7', b'"id":' + b"9" * 5000),
+        compact(CALL).replace(b'"id":7', b'"id":7,"id":7'),
+        compact(CALL).replace(b'"id":7', b'"id":123456789,"id":7'),
+        compact(CALL).replace(b'"id":7,', b""),
+        compact(CALL).replace(b'"id"', b'"jsonrpc":"2.0","id"'),
+        compact(CALL).replace(b'"id"', b'"":0,"id"'),
+        compact({**CALL, "jsonrpc": "1.0"}),
+        compact({**CALL, "jsonrpc": 2.0}),
+        compact({**CALL, "method": "tools/list"}),
+        compact({**CALL, "result": {}}),
+        compact({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}),
+        compact({"jsonrpc": "2.0", "method": "tools/call", "params": CALL["params"]}),
+        compact({"jsonrpc": "2.0", "id": 1, "result": {}}),
+        compact([CALL]),
+        call_line(7, {"a": "\u6f22"}),
+        compact(CALL).replace(b'"x"', b'"\xe9"'),
+        compact(CALL).replace(b'"x"', b'"\xed\xa0\x80"'),
+        compact(CALL).replace(b"s__t", b"s__\xff"),
+        compact(CALL).replace(b'"x"', b'"\\ud800"'),
+        compact(CALL).replace(b'"x"', b"NaN"),
+        compact(CALL).replace(b'"x"', b"[" * 3000 + b"]" * 3000),
+        compact(CALL)[:-1],
+        compact(CALL) + b"}",
+        compact(CALL) * 2,
+        b"[INFO] ready",
+        b"{}",
+        b"null",
+        b"[" * 100_000,
+    ],
+)
+@pytest.mark.parametrize("at", [0, 2, 4])
+def test_one_that_is_no_such_call(odd: bytes, at: int) -> None:
+    """Wherever it stands, all of them are left to be read one by one, however long or short the others are."""
+    lines = [call_line(1), call_line(10**15), call_line(3, {"a": "x" * 90}), call_line(4)]
+    assert tool_call.several(lines) is not None
+    lines.insert(at, odd)
+    assert tool_call.several(lines) is None
+
+
+#: Ways to write a call otherwise, most of which make it none that can be read together with others.
+CHANGES = st.sampled_from(
+    [
+        (b"", b""),
+        (b"7", b"-0"),
+        (b"7", b"1E2"),
+        (b"7", b"7 "),
+        (b'"id"', b'"i\\u0064"'),
+        (b'"s__t"', b'"s__\\u0074"'),
+        (b'"s__t"', b'"s\\/t"'),
+        (b'"s__t"', b'"\\u00e9"'),
+        (b'"s__t"', b'"s__t" '),
+        (b'"s__t"', b'""'),
+        (b'"params":', b'"params": '),
+        (b'"arguments":', b'"arguments":  '),
+        (b'"arguments"', b'"argument\\u0073"'),
+        (b'"arguments":', b'"arguments":null,"arguments":'),
+        (b'"arguments":', b'"_meta":{},"arguments":'),
+        (b'"arguments"', b'"x"'),
+        (b'"name":"s__t",', b""),
+        (b'"id":7,', b'"id":7,"":0,'),
+        (b"{", b" {"),
+        (b"}}", b"}} "),
+        (b'"2.0"', b'"2.\\u0030"'),
+        (b"tools/call", b"tools\\/call"),
+        (b"{}", b"null"),
+        (b"{}", b"[1, 2]"),
+        (b"{}", b'"\xc3\xa9"'),
+        (b"{}", b'"\xe9"'),
+    ]
+)
+
+
+@st.composite
+def near_calls(draw: st.DrawFn) -> bytes:
+    """A call, or what comes near to one."""
+    line = compact({**CALL, "id": 7, "params": {"name": "s__t", "arguments": {}}})
+    for old, new in draw(st.lists(CHANGES, max_size=2)):
+        line = line.replace(old, new, 1) if old else line
+    mid = draw(st.integers(-(10**12), 10**25))
+    return line.replace(b'"id":7', b'"id":%d' % mid, 1) if draw(st.booleans()) else line
+
+
+@given(st.lists(near_calls(), min_size=1, max_size=6))
+def test_several_ways_of_writing_a_call(lines: list[bytes]) -> None:
+    """Whatever is read together would have been read the same one by one."""
+    each_by_itself(lines)
+
+
+@given(near_calls(), st.integers(2, 4))
+def test_the_same_way_of_writing(line: bytes, count: int) -> None:
+    """What is read by itself is read together with its like, unless it has `_meta` or other letters than those of
+    ASCII."""
+    alone = tool_call.read(line)
+    together = tool_call.several([line] * count)
+    assert (together is not None) == (alone is not None and not alone[1].meta and line.isascii())
+
+
+@given(st.lists(st.tuples(st.integers(), TEXT, st.booleans(), st.booleans()), min_size=1, max_size=5), TEXT)
+def test_any_arguments(calls: list[tuple[int, str, bool, bool]], name: str) -> None:
+    """The same with whatever names and arguments, escaped or not, with blanks or without."""
+    lines = []
+    for mid, text, escaped, blanks in calls:
+        message = {**CALL, "id": mid, "params": {"name": name, "arguments": {"a": text}}}
+        separators = (", ", ": ") if blanks else (",", ":")
+        lines.append(json.dumps(message, separators=separators, ensure_ascii=escaped).encode())
+    each_by_itself(lines)

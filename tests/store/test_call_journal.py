@@ -7,15 +7,16 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
 from mcphub.errors import ConfigError
 from mcphub.store import call_journal as module
 from mcphub.store.call_journal import CALLS, HEADER, SIZE, UNKNOWN_CALLS, CallJournal, read_file
-from mcphub.store.call_record import ANSWERED, NOT_ACTED_ON, OPEN, RECORD, UNKNOWN, CallRecord
+from mcphub.store.call_record import ANSWERED, NOT_ACTED_ON, OPEN, RECORD, UNKNOWN, CallRecord, names
 from tests.store.calls import DIGEST, TRACE, begin
 
 KILLED = """
@@ -398,3 +399,253 @@ def test_what_may_not_be_all(path: str) -> None:
     fourth = CallJournal(path)
     assert fourth.problem and fourth.whole_of == 0
     fourth.end()
+
+
+# --- several at once --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CallJournal]:
+    """One that is mapped into memory."""
+    monkeypatch.setattr(module, "_in_place", lambda fd: True)
+    journal = CallJournal(str(tmp_path / "mapped"))
+    yield journal
+    journal.end()
+
+
+NAMES = names("db", "drop", "claude-code", "/w")
+
+
+def begin_all(journal: CallJournal, requests: Sequence[int], text: bytes = NAMES, modern: bool = True) -> Sequence[int]:
+    """Calls with these requests, whose arguments are of 20 bytes more than that, and digested to that."""
+    form = journal.form(text, crc32(text), modern)
+    return journal.begin_all(form, requests, [20 + one for one in requests], [b"%016d" % one for one in requests])
+
+
+def begin_each(journal: CallJournal, requests: Sequence[int], text: bytes = NAMES, modern: bool = True) -> list[int]:
+    """The same, one by one."""
+    return [
+        journal.begin(text, crc32(text), one, 20 + one, b"%016d" % one, bytes(16), False, modern) for one in requests
+    ]
+
+
+def go_to(journal: CallJournal, last: int) -> None:
+    """Let this be the number of the newest call; all before have ended."""
+    while journal.last < last:
+        journal.close(begin(journal, "before, with a long name"), ANSWERED)
+
+
+def state(journal: CallJournal) -> tuple[bytes, int, int, list[bool]]:
+    """All that calls can change."""
+    opened = [journal.is_open(number) for number in range(journal.last - 50, journal.last + 50)]
+    return Path(journal.path).read_bytes(), journal.last, journal.missed, opened
+
+
+@pytest.mark.parametrize(
+    ("text", "modern"),
+    [(NAMES, False), (names("", "", "", ""), True), (names("s" * 99, "t" * 999, "a" * 99, "/w" * 999), True)],
+    ids=["usual", "none", "long"],
+)
+@pytest.mark.parametrize("last", [0, 7, CALLS - 1, 2 * CALLS + 2])
+def test_many_are_stored_as_each_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: int, text: bytes, modern: bool
+) -> None:
+    """The file has the same bytes after each step, whatever was at their places before."""
+    monkeypatch.setattr(module, "_in_place", lambda fd: True)
+    monkeypatch.setattr(module, "time_ns", lambda: 1_700_000_000_123_456_789)
+    monkeypatch.setattr(os, "urandom", lambda n: b"\7" * n)
+    together, singly = (CallJournal(str(tmp_path / name)) for name in ("together", "singly"))
+    requests = [0, 5, 2**32 - 40, 7, 7, 1]
+    for journal in (together, singly):
+        go_to(journal, min(last, 15))
+        journal.last = last  # as if it had gone round
+    numbers = begin_all(together, requests, text, modern)
+    assert list(numbers) == begin_each(singly, requests, text, modern) == list(range(last + 1, last + 7))
+    assert state(together) == state(singly)
+    for some in (numbers[2:4], [numbers[5], numbers[0]], numbers[1:2]):
+        assert together.answered_all(some)
+        for number in some:
+            singly.close(number, ANSWERED)
+        assert state(together) == state(singly)
+    assert [one for one in numbers if together.is_open(one)] == [numbers[4]]
+    assert list(together.records()) == list(singly.records())
+    for journal in (together, singly):
+        begin(journal, "next")
+        journal.end()
+    assert Path(together.path).read_bytes() == Path(singly.path).read_bytes()
+
+
+def test_what_is_read_of_many(mapped: CallJournal) -> None:
+    """Each is there under its own id before it is sent, and closed when it was answered."""
+    numbers = begin_all(mapped, [3, 4, 5, 6])
+    found = list(mapped.records())
+    assert [one.id for one in reversed(found)] == [mapped.id_of(number) for number in numbers]
+    assert [(one.request, one.size, one.digest) for one in reversed(found)] == [
+        (one, 20 + one, (b"%016d" % one).hex()) for one in (3, 4, 5, 6)
+    ]
+    assert {(one.server, one.tool, one.agent, one.workspace) for one in found} == {("db", "drop", "claude-code", "/w")}
+    assert {(one.trace, one.agent_era, one.server_era, one.attempts) for one in found} == {("", "legacy", "modern", 1)}
+    assert {(one.outcome, one.ended) for one in found} == {(OPEN, 0.0)}
+    assert mapped.answered_all(numbers[:2])
+    now = [(one.outcome, one.attempts) for one in reversed(list(mapped.records()))]
+    assert now == [(ANSWERED, 1), (ANSWERED, 1), (OPEN, 1), (OPEN, 1)]
+    assert all(one.ended >= one.began > 1e9 for one in mapped.records() if one.outcome == ANSWERED)
+    assert mapped.requests_of(mapped.epoch) == (frozenset([3, 4, 5, 6]), False)
+    assert begin(mapped) == numbers[-1] + 1
+    mapped.sync()
+
+
+def test_many_at_the_end_of_the_ring(mapped: CallJournal) -> None:
+    """Those that would go on at its beginning are not recorded together, and nothing is done; each finds its place by
+    itself, and then there is place for many again."""
+    go_to(mapped, CALLS - 5)
+    assert list(begin_all(mapped, [1, 2])) == [CALLS - 4, CALLS - 3]
+    before = state(mapped)
+    assert begin_all(mapped, [3, 4, 5]) == () and state(mapped) == before
+    assert begin_each(mapped, [3, 4, 5]) == [CALLS - 2, CALLS - 1, CALLS]
+    assert list(begin_all(mapped, [6, 7])) == [CALLS + 1, CALLS + 2]
+    assert mapped.answered_all([CALLS - 1, CALLS, CALLS + 1])
+    assert [one.request for one in mapped.records() if one.outcome == OPEN] == [7, 3, 2, 1]
+
+
+def test_many_that_just_fit(mapped: CallJournal) -> None:
+    """The last place of the ring is one as well."""
+    go_to(mapped, CALLS - 3)
+    assert list(begin_all(mapped, [1, 2])) == [CALLS - 2, CALLS - 1]
+    assert list(begin_all(mapped, [3, 4])) == [CALLS, CALLS + 1]
+    assert mapped.answered_all([CALLS - 2, CALLS - 1, CALLS, CALLS + 1])
+
+
+def test_all_places_at_once(mapped: CallJournal) -> None:
+    """Every place but that of number 0, which is the last one."""
+    assert len(begin_all(mapped, range(CALLS - 1))) == CALLS - 1
+    before = state(mapped)
+    assert begin_all(mapped, [1]) != () and begin_all(mapped, [1]) == ()
+    assert mapped.missed == 0 and before != state(mapped)
+    assert mapped.answered_all(range(1, CALLS + 1))
+    assert {one.outcome for one in mapped.records()} == {ANSWERED}
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_an_open_call_is_in_the_way(mapped: CallJournal, at: int) -> None:
+    """What is open is not written over: nothing is recorded, each finds its place by itself, past the open one."""
+    go_to(mapped, 9 + at)
+    kept = begin(mapped, "kept")
+    go_to(mapped, CALLS + 9)
+    before = state(mapped)
+    assert kept == 10 + at and begin_all(mapped, [1, 2, 3, 4]) == () and state(mapped) == before
+    numbers = begin_each(mapped, [1, 2, 3, 4])
+    assert numbers == [number for number in range(CALLS + 10, CALLS + 15) if number != kept + CALLS]
+    assert mapped.answered_all(numbers) and mapped.is_open(kept)
+    mapped.close(kept, ANSWERED)
+    go_to(mapped, 2 * CALLS + 9)
+    assert list(begin_all(mapped, [1, 2, 3, 4])) == list(range(2 * CALLS + 10, 2 * CALLS + 14))
+
+
+def test_an_open_call_beside_them(mapped: CallJournal) -> None:
+    """One right behind their places is not in their way, nor those that were begun just before."""
+    go_to(mapped, 5)
+    kept = [begin(mapped, "kept")]
+    go_to(mapped, CALLS)
+    kept.append(begin(mapped, "kept"))
+    assert list(begin_all(mapped, [1, 2, 3, 4])) == list(range(CALLS + 2, CALLS + 6))
+    assert all(map(mapped.is_open, kept)) and begin_all(mapped, [5]) == ()
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_journal_that_takes_none_together(journal: CallJournal, path: str, ended: bool) -> None:
+    """One that is not mapped, or has ended: nothing is recorded, and nothing closed."""
+    number = begin(journal)
+    if ended:
+        journal.end()
+    if journal.mapped:
+        assert list(begin_all(journal, [1, 2])) == [2, 3] and journal.answered_all([number, 3])
+        return
+    before = Path(path).read_bytes()
+    assert begin_all(journal, [1, 2]) == () and not journal.answered_all([number])
+    assert Path(path).read_bytes() == before and journal.last == number
+    if not ended:
+        journal.close(number, ANSWERED)
+        assert outcomes(journal.records()) == [("drop", ANSWERED, "")]
+
+
+def test_one_of_many_has_made_place(mapped: CallJournal) -> None:
+    """Its answer comes late: none of them is closed together, and closing them singly leaves the other one alone."""
+    numbers = list(begin_all(mapped, [1, 2, 3]))
+    mapped.close(numbers[1], ANSWERED)
+    mapped.last = CALLS + 1
+    assert begin(mapped, "other") == CALLS + numbers[1]
+    before = state(mapped)
+    assert not mapped.answered_all(numbers) and state(mapped) == before
+    for number in numbers:
+        mapped.close(number, ANSWERED)
+    assert [(one.tool, one.request) for one in mapped.records() if one.outcome == OPEN] == [("other", 5)]
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_one_of_many_is_unknown(mapped: CallJournal, at: int) -> None:
+    """Its copy would have to be changed, too: nothing is, and closing them singly changes both."""
+    numbers = begin_all(mapped, [1, 2, 3])
+    mapped.close(numbers[at], UNKNOWN, 1, "lost")
+    before = state(mapped)
+    assert not mapped.answered_all(numbers) and state(mapped) == before
+    assert mapped.answered_all([number for number in numbers if number != numbers[at]])
+    mapped.close(numbers[at], ANSWERED)
+    go_to(mapped, CALLS + 10)
+    assert [one.outcome for one in mapped.records() if one.number < 4] == [ANSWERED]
+
+
+def test_numbers_of_no_call(mapped: CallJournal) -> None:
+    """0, which is what a call that was not recorded has, and what was never given, close nothing."""
+    numbers = begin_all(mapped, [1, 2])
+    before = state(mapped)
+    for odd in (0, numbers[-1] + 1, numbers[0] + CALLS):
+        for some in ([odd], [*numbers, odd], [odd, *numbers]):
+            assert not mapped.answered_all(some) and state(mapped) == before
+    assert mapped.answered_all(numbers)
+
+
+def test_many_that_a_killed_daemon_leaves(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was answered is, what was not is unknown to the next daemon; numbers go on behind all of them."""
+    monkeypatch.setattr(module, "_in_place", lambda fd: True)
+    first = CallJournal(path)
+    numbers = begin_all(first, [1, 2, 3, 4, 5])
+    assert first.answered_all(numbers[1:3])
+    ids = [first.id_of(number) for number in numbers]
+    dies(first, path)
+    second = CallJournal(path)
+    assert second.problem == "" and second.whole_of == first.epoch
+    assert [(one.id, one.request) for one in second.left] == [(ids[0], 1), (ids[3], 4), (ids[4], 5)]
+    assert second.requests_of(first.epoch) == (frozenset([1, 2, 3, 4, 5]), False)
+    assert [(one.outcome, one.reason) for one in reversed(list(second.records()))] == [
+        (UNKNOWN, "killed"), (ANSWERED, ""), (ANSWERED, ""), (UNKNOWN, "killed"), (UNKNOWN, "killed"),
+    ]  # fmt: skip
+    # They had other numbers there, and are not this daemon's to close.
+    before = state(second)
+    assert not second.answered_all([1, 4, 5]) and state(second) == before
+    assert list(begin_all(second, [6, 7])) == [6, 7]
+    second.end()
+
+
+@pytest.mark.parametrize("before", [5, CALLS + 5])
+@pytest.mark.parametrize("whole", [0, 2, 3])
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 8, 16, 60, 90])
+def test_killed_while_many_are_stored(
+    mapped: CallJournal, tmp_path: Path, whole: int, size: int, before: int
+) -> None:
+    """Those that were stored may have been sent; one of which half is there was not, nor those behind it. Nothing is
+    set aside. A store first clears its place."""
+    go_to(mapped, before)
+    data = bytearray(Path(mapped.path).read_bytes())
+    numbers = begin_all(mapped, [1, 2, 3, 4])
+    after = Path(mapped.path).read_bytes()
+    start, stop = place(numbers[0] & (CALLS - 1)), place(numbers[whole] & (CALLS - 1)) + size
+    data[start:stop] = after[start:stop]
+    data[stop : stop - size + RECORD] = bytes(RECORD - size)
+    (tmp_path / "other").write_bytes(data)
+    other = CallJournal(str(tmp_path / "other"))
+    assert not os.path.exists(f"{other.path}.damaged")
+    assert other.problem.startswith("the last record of the journal") == bool(size)
+    assert [one.request for one in other.left] == [1, 2, 3, 4][:whole]
+    assert begin(other) == numbers[whole]
+    other.end()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tracemalloc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import anyio
@@ -15,7 +15,16 @@ import pytest
 from mcphub.channel import Data
 from mcphub.transport import wire as module
 from mcphub.transport.framing import MAX_MESSAGE
-from mcphub.transport.wire import FRAME_BUDGET, SHORT_PATIENCE, Batch, Wire
+from mcphub.transport.wire import (
+    BURST,
+    FLOOD_BUDGET,
+    FLUSH_EVERY,
+    FRAME_BUDGET,
+    SEVERAL,
+    SHORT_PATIENCE,
+    Batch,
+    Wire,
+)
 from tests.transport.peers import KINDS, Recorder, attach, clean, wired
 
 pytestmark = pytest.mark.anyio
@@ -253,6 +262,260 @@ async def test_one_line_is_a_portion_however_long_it_takes(monkeypatch: pytest.M
     wire.feed(b" and half\n")
     await recorder.until(8)
     assert recorder.lines == [*(b"%d" % n for n in range(7)), b"half and half"]
+
+
+# --- several at once --------------------------------------------------------------------------------------------------
+
+
+class Bursting(Recorder):
+    """A receiver that is offered several lines at once; `takes` says whether it takes them."""
+
+    def __init__(
+        self,
+        takes: Callable[[list[bytes]], bool] = lambda lines: True,
+        on_frame: Callable[[bytes | memoryview], None] | None = None,
+    ) -> None:
+        super().__init__(on_frame)
+        #: What it was offered, and how many came singly since the last offer, or before the first.
+        self.offered: list[list[bytes]] = []
+        self.single: list[int] = [0]
+        self._takes = takes
+
+    def burst(self, lines: Sequence[bytes]) -> bool:
+        assert {type(line) for line in lines} == {bytes}
+        self.offered.append(list(lines))
+        self.single.append(0)
+        if not self._takes(self.offered[-1]):
+            return False
+        self.lines += lines
+        self.count += len(lines)
+        self._tell()
+        return True
+
+    def frame(self, line: bytes | memoryview) -> None:
+        self.single[-1] += 1
+        super().frame(line)
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(lines) for lines in self.offered]
+
+
+def numbered(count: int, end: bytes = b"\n") -> tuple[list[bytes], bytes]:
+    """So many lines, and the bytes of them."""
+    lines = [b"%d" % n for n in range(count)]
+    return lines, b"".join(line + end for line in lines)
+
+
+@kinds
+@pytest.mark.parametrize("chunk", [40, 1000, 1 << 20])
+@pytest.mark.parametrize("odd", [0, 1, 2])
+async def test_lines_that_come_together(kind: str, chunk: int, odd: int) -> None:
+    """What takes several at once is offered so many as are there, within bounds; what it does not take comes singly,
+    and all of it in the order in which it was sent."""
+    lines, data = numbered(500)
+    recorder = Bursting(lambda offered: odd == 0 or len(recorder.offered) % odd != 0)
+    async with wired(kind, recorder) as (wire, peer):
+        await peer.write(data, chunk)
+        await recorder.until(500)
+        assert recorder.lines == lines and wire.frames_in == 500
+        assert recorder.sizes and all(SEVERAL <= size <= BURST for size in recorder.sizes)
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+async def test_few_lines(count: int) -> None:
+    """Fewer than it is worth while for come singly, though they came together."""
+    lines, data = numbered(count)
+    recorder = Bursting()
+    wire = Wire(Batch(), recorder)
+    wire.feed(data + b"half")
+    assert recorder.lines == lines
+    assert recorder.sizes == ([count] if count >= SEVERAL else [])
+    assert sum(recorder.single) == (0 if count >= SEVERAL else count)
+    wire.abort()
+
+
+@pytest.mark.parametrize("takes", [True, False])
+async def test_so_many_in_a_turn(takes: bool) -> None:
+    """The budget of a turn, and the smaller one of a flood, counts lines whichever way they come."""
+    lines, data = numbered(150)
+    recorder = Bursting(lambda offered: takes)
+    wire = Wire(Batch(), recorder)
+    wire.feed(data)
+    assert (recorder.sizes, recorder.count, wire.frames_in) == ([BURST, BURST], FRAME_BUDGET, FRAME_BUDGET)
+    for turn in range(1, 6):
+        await anyio.lowlevel.checkpoint()
+        assert wire.frames_in == recorder.count == FRAME_BUDGET + turn * FLOOD_BUDGET
+    await recorder.until(150)
+    assert recorder.lines == lines
+    assert recorder.sizes == [BURST, BURST] + [FLOOD_BUDGET] * 5 + [6]
+    assert sum(recorder.single) == (0 if takes else 150)
+    wire.abort()
+
+
+@kinds
+async def test_a_flood_of_several_at_once(kind: str) -> None:
+    """Also of a real peer at most the budget is handed on in one turn of the loop."""
+    lines, data = numbered(5000)
+    recorder = Bursting(lambda offered: len(recorder.offered) % 3 != 0)
+    loop, most, before, going = asyncio.get_running_loop(), 0, 0, True
+    async with wired(kind, recorder) as (wire, peer):
+
+        def turn() -> None:
+            nonlocal most, before
+            most, before = max(most, wire.frames_in - before), wire.frames_in
+            if going:
+                loop.call_soon(turn)
+
+        loop.call_soon(turn)
+        await peer.write(data)
+        await recorder.until(5000)
+        going = False
+        assert recorder.lines == lines and most <= FRAME_BUDGET
+
+
+@pytest.mark.parametrize(
+    ("end", "size"), [(b"\r\n", 1), (b"\n", 5000), (b"\r\n", 5000)], ids=["returns", "large", "both"]
+)
+async def test_views_come_singly(end: bytes, size: int) -> None:
+    """Lines that are no copies are valid for a moment only, and are never offered together."""
+    lines = [b"%d" % (n % 10) * size for n in range(50)]
+    seen: set[type] = set()
+    recorder = Bursting(on_frame=lambda line: seen.add(type(line)))
+    wire = Wire(Batch(), recorder)
+    wire.feed(b"".join(line + end for line in lines))
+    await recorder.until(50)
+    assert recorder.lines == lines and recorder.offered == [] and seen == {memoryview}
+    wire.feed(numbered(5)[1])
+    assert recorder.sizes == [5]
+    wire.abort()
+
+
+async def test_before_and_behind_a_line_that_is_too_long() -> None:
+    """What stands around it is offered as ever, and it is told in its place."""
+    recorder = Bursting()
+    wire = Wire(Batch(), recorder, limit=100)
+    lines, data = numbered(10)
+    wire.feed(data)
+    wire.feed(b"x" * 101 + b"\n" + data)
+    await recorder.until(20)
+    assert recorder.lines == lines * 2 and len(recorder.too_long_ones) == 1
+    assert all(SEVERAL <= size <= BURST for size in recorder.sizes)
+    wire.abort()
+
+
+async def written(recorder: Recorder, batch: Batch, answers: Wire, data: bytes) -> list[int]:
+    """How many lines each write to `answers` had that these bytes caused."""
+    transport = Keeping()
+    answers.pair_with(transport)
+    wire = Wire(batch, recorder)
+    wire.feed(data)
+    wire.abort()
+    return [bytes(part).count(b"\n") for part in transport.kept]
+
+
+async def test_what_lines_cause_is_written_between_them() -> None:
+    """Those that are taken together are followed by a write; of those that are not, the peers begin to work while the
+    rest is read, each time for twice as many."""
+    batch = Batch()
+    answers = Wire(batch, Recorder())
+
+    def take(lines: list[bytes]) -> bool:
+        answers.send(b"x\n" * len(lines))
+        return True
+
+    assert await written(Bursting(take), batch, answers, numbered(64)[1]) == [BURST, BURST]
+    singly = Bursting(lambda lines: False, lambda line: answers.send(b"x\n"))
+    assert await written(singly, batch, answers, numbered(64)[1]) == [FLUSH_EVERY, 2 * FLUSH_EVERY, FLUSH_EVERY, BURST]
+    assert singly.sizes == [BURST, BURST]
+
+
+async def test_what_lines_cause_where_none_are_taken_together() -> None:
+    """A receiver that takes single lines only is handed them in such portions, too."""
+    batch = Batch()
+    answers = Wire(batch, Recorder())
+    recorder = Recorder(lambda line: answers.send(b"x\n"))
+    sizes = await written(recorder, batch, answers, numbered(64)[1])
+    assert sizes == [FLUSH_EVERY, 2 * FLUSH_EVERY, 4 * FLUSH_EVERY, FLUSH_EVERY]
+    assert recorder.lines == numbered(64)[0]
+
+
+@pytest.mark.parametrize("takes", [True, False])
+async def test_the_end_while_several_are_handed_on(takes: bool) -> None:
+    """Nothing is handed on any more where the wire ends in the middle of it."""
+
+    def ends(line: bytes | memoryview) -> None:
+        if bytes(line) == b"12":
+            wire.abort()
+
+    def take(lines: list[bytes]) -> bool:
+        if takes:
+            wire.abort()
+        return takes
+
+    recorder = Bursting(take, ends)
+    wire = Wire(Batch(), recorder)
+    wire.feed(numbered(64)[1])
+    assert recorder.lines == numbered(BURST if takes else 13)[0]
+    assert recorder.reasons == [""] and recorder.sizes == [BURST]
+
+
+async def test_it_is_held_while_several_are_handed_on() -> None:
+    """What was not offered yet stays where it is."""
+
+    def take(lines: list[bytes]) -> bool:
+        wire.hold()
+        return True
+
+    recorder = Bursting(take)
+    wire = Wire(Batch(), recorder)
+    lines, data = numbered(64)
+    wire.feed(data + b"half")
+    assert recorder.lines == lines[:BURST]
+    assert wire.unread(100) == (b"".join(line + b"\n" for line in lines[BURST:]), b"half")
+    wire.abort()
+
+
+async def test_several_beside_a_calm_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a flood is beside a calm agent its lines come one by one, in short portions, as ever."""
+    monkeypatch.setattr(module, "REST", 3600.0)
+    clock, batch = Clock(monkeypatch), Batch()
+    calm, _ = clock.flood(batch, 1)
+    recorder = Bursting(on_frame=clock.tick)
+    wire = Wire(batch, recorder)
+    wire.feed(b"line\n" * 10 * FRAME_BUDGET)
+    assert recorder.sizes == [BURST, BURST] and recorder.single == [0, 0, 0]
+    calm.feed(b"line\n")
+    for turn in range(1, 4):
+        await anyio.lowlevel.checkpoint()
+        assert recorder.single == [0, 0, 3 * turn]
+    assert recorder.sizes == [BURST, BURST]
+    for one in (calm, wire):
+        one.abort()
+
+
+@kinds
+async def test_what_takes_several_raises(kind: str) -> None:
+    """A fault in handling several closes that connection only; it is reported, what it caused before is written."""
+    batch, reported = Batch(), list[BaseException]()
+
+    def fault(lines: list[bytes]) -> bool:
+        other.send(b"before the fault\n")
+        raise KeyError("boom")
+
+    recorder, neighbour = Bursting(fault), Bursting()
+    async with (
+        wired(kind, neighbour, batch=batch) as (other, other_peer),
+        wired(kind, recorder, batch=batch, on_error=reported.append) as (wire, peer),
+    ):
+        await peer.write(numbered(9)[1])
+        await wire.closed.wait()
+        assert recorder.lines == [] and recorder.sizes == [9]
+        assert recorder.reasons == ["internal error: KeyError: 'boom'"]
+        assert [type(e) for e in reported] == [KeyError]
+        assert await other_peer.lines(1) == [b"before the fault"]
+        await other_peer.write(numbered(9)[1])
+        await neighbour.until(9)
 
 
 # --- out --------------------------------------------------------------------------------------------------------------

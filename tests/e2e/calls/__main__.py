@@ -1,4 +1,4 @@
-"""Owns the command: `python -m tests.e2e.calls [--calls N] [--seed N] [--verbose]`, and its verdict.
+"""Owns the command: `python -m tests.e2e.calls [--calls N] [--bursts] [--seed N] [--verbose]`, and its verdict.
 
 It must not know how a server is hurt or an answer judged. Exit status 0: every call of every agent ended once, by a
 result with its own token or an error with a name, and what the servers did agrees with that; nothing leaked.
@@ -20,7 +20,7 @@ import anyio
 import anyio.abc
 import psutil
 
-from tests.e2e.calls.agents import Asks, OverHttp, Streamed
+from tests.e2e.calls.agents import WINDOW, Asks, OverHttp, Streamed
 from tests.e2e.calls.harm import Harm
 from tests.e2e.calls.journal import differences
 from tests.e2e.calls.ledger import MOST_TOLD, Ledger
@@ -41,6 +41,10 @@ AGENTS = {
     "lhttp": ("http", "legacy"),
     "mhttp": ("http", "modern"),
 }
+#: Where calls come in bursts: whoever is not alone is looked at call by call.
+ALONE = {"alone": ("bridge", "legacy")}
+#: Calls that it has in flight, and of one tool one after the other.
+BURST = 60
 SETTINGS = '[http]\nlisten = "127.0.0.1:0"\n[stop]\ngrace = 1\n'
 #: Calls that every run begins with, and that are not hurt: what the daemon holds afterwards is what it may hold.
 WARM = 2000
@@ -65,6 +69,7 @@ class Run:
     def __init__(self, hub: Hub, harm: Harm, ledger: Ledger, options: argparse.Namespace) -> None:
         self.hub, self.harm, self.ledger = hub, harm, ledger
         self.options = options
+        self.attached = ALONE if options.bursts else AGENTS
         self.faults: list[str] = []
         self.answers = 0
 
@@ -75,7 +80,7 @@ class Run:
         assert code == 200, report
         found: list[Asks] = []
         async with AsyncExitStack() as stack:
-            for name, (how, era) in AGENTS.items():
+            for name, (how, era) in self.attached.items():
                 book, seed = self.ledger.book(name + run), f"{self.options.seed}{run}"
                 if how == "http":
                     over = OverHttp(report["url"], book, era, seed)
@@ -85,7 +90,7 @@ class Run:
                     continue
                 attached = bridge(self.hub.place, ends="socketpairs") if how == "bridge" else await self.hub.agent()
                 agent = await stack.enter_async_context(attached)
-                streamed = Streamed(agent.stream, book, era, seed)
+                streamed = Streamed(agent.stream, book, era, seed, BURST if self.options.bursts else WINDOW)
                 await streamed.introduce()
                 found.append(streamed)
             yield found
@@ -143,13 +148,13 @@ class Run:
     async def everything(self) -> None:
         await self.hub.until_state(*NAMES, "census", timeout=60)
         async with self.agents("w") as agents:
-            await self.all_call(agents, Work(WARM), hurt=False)
+            await self.all_call(agents, self.work(WARM), hurt=False)
         await self.hub.until(lambda report: not report["sessions"])
         before, memory, processes = await self.census(), self.memory(), len(self.hub.place.processes())
         counted = await self.counters()
         began = time.monotonic()
         async with self.agents("") as agents:
-            await self.all_call(agents, Work(self.options.calls), hurt=True)
+            await self.all_call(agents, self.work(self.options.calls), hurt=True)
             took = time.monotonic() - began
             async with anyio.create_task_group() as tasks:
                 for agent in agents:
@@ -159,6 +164,9 @@ class Run:
         self.judge(took, await self.counters() - counted)
         await self.look_into_the_journal()
         await self.compare(before, memory, processes)
+
+    def work(self, calls: int) -> Work:
+        return Work(calls, BURST if self.options.bursts else 1)
 
     async def counters(self) -> Counter[str]:
         """Late answers of servers that mcphub dropped, by server."""
@@ -174,7 +182,7 @@ class Run:
         least = WARM + self.options.calls
         if ledger.calls < least:
             say(f"only {ledger.calls} calls, {least} wanted")
-        say(f"{ledger.calls} calls of {len(AGENTS)} agents in {took:.1f} s, {ledger.calls / took:.0f} a second")
+        say(f"{ledger.calls} calls of {len(self.attached)} agents in {took:.1f} s, {ledger.calls / took:.0f} a second")
         say(f"{sum(self.harm.harms.values())} harms: {harms}")
         say("ends: " + ", ".join(f"{name} {times}" for name, times in sorted(ledger.outcomes().items())))
         say("errors: " + ", ".join(f"{kind} {times}" for kind, times in ledger.kinds().most_common()))
@@ -258,6 +266,7 @@ def _leaves(e: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.calls", description=__doc__)
     parser.add_argument("--calls", type=int, default=20_000)
+    parser.add_argument("--bursts", action="store_true", help="one agent alone, with many calls of one tool at a time")
     parser.add_argument("--minutes", type=float, default=1e6, help="no more calls are begun after so long")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--verbose", action="store_true", help="say how far it is")

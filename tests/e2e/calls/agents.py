@@ -129,8 +129,9 @@ class _Agent:
 class Streamed(_Agent):
     """One on a byte stream."""
 
-    def __init__(self, stream: ByteStream, book: Book, era: str, seed: str) -> None:
+    def __init__(self, stream: ByteStream, book: Book, era: str, seed: str, window: int = WINDOW) -> None:
         super().__init__(book, era, seed)
+        self._window = window
         self._stream = stream
         self._rest = b""
         self._last = 0
@@ -184,7 +185,9 @@ class Streamed(_Agent):
         return [read_answer(line) for line in lines]
 
     def _fill(self, work: Work) -> None:
-        while len(self._open) < WINDOW and (begun := self.begin(work)) is not None:
+        if len(self._open) > self._window // 2 > WINDOW:
+            return  # so that many go together
+        while len(self._open) < self._window and (begun := self.begin(work)) is not None:
             number, wanted = begun
             self._send(number, wanted)
 

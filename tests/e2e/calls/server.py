@@ -187,7 +187,9 @@ def answer_of(mid: Any, tool: str, text: str, modern: bool) -> dict[str, Any]:
 
 
 def result(mid: Any, body: dict[str, Any], modern: bool = False) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": mid, "result": {"resultType": "complete", **body} if modern else body}
+    if modern:
+        body = {**body, "resultType": body.get("resultType", "complete")}
+    return {"jsonrpc": "2.0", "id": mid, "result": body}
 
 
 def die() -> None:
@@ -213,7 +215,8 @@ def on_stdio(server: Server) -> None:
             os._exit(0)  # nobody reads it
 
     def say(message: dict[str, Any] | bytes | None) -> None:
-        out.append(message if isinstance(message, bytes) else dumps(message).encode() + b"\n")
+        # As compactly as most servers write, so that mcphub can take many results together.
+        out.append(message if isinstance(message, bytes) else dumps(message, separators=(",", ":")).encode() + b"\n")
         if not busy or isinstance(message, bytes):
             flush()
 

@@ -19,10 +19,11 @@ from tests.e2e.chaos.world import ROOT
 
 
 @pytest.mark.timeout(180)
-def test_twenty_thousand_calls() -> None:
+@pytest.mark.parametrize("more", [("--calls", "20000"), ("--calls", "8000", "--bursts")], ids=["many", "bursts"])
+def test_twenty_thousand_calls(more: tuple[str, ...]) -> None:
     """No answer is lost without a name, none given twice or to another agent, each write is done at most once, and what
     agents were told of it agrees with what its server wrote down."""
-    argv = [sys.executable, "-m", "tests.e2e.calls", "--calls", "20000"]
+    argv = [sys.executable, "-m", "tests.e2e.calls", *more]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-3000:]

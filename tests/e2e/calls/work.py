@@ -40,6 +40,8 @@ NAMES = tuple(SERVERS)
 #: What is asked of a server, and how often: at once, later, or done and answered later.
 HOWS = ("", "linger", "late")
 HOW_OFTEN = (3, 4, 3)
+#: The same where calls go, and end, together.
+HOW_SELDOM = (40, 1, 1)
 #: Milliseconds that a call lingers, at most.
 LINGERS = 100.0
 #: Of the tools, that which asks is chosen so often at a server that has it.
@@ -67,10 +69,13 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Work:
-    """So many calls, which all agents share."""
+    """So many calls, which all agents share; `stretch`: so many of them, one after the other, are of one tool, where
+    its server takes them."""
 
-    def __init__(self, calls: int) -> None:
+    def __init__(self, calls: int, stretch: int = 1) -> None:
         self.left = calls
+        self._stretch = stretch
+        self._same, self._name, self._tool = 0, "", 0
         #: By server: what the next call of a writing tool is to do.
         self.hurts: dict[str, deque[str]] = {name: deque() for name in NAMES}
         #: One who came when there was nothing left.
@@ -83,6 +88,9 @@ class Work:
             self.over = True
             return None
         self.left -= 1
+        if self._same and busy[self._name] < SERVERS[self._name].most:
+            self._same -= 1
+            return self._wanted(chance, self._name, self._tool)
         tries = 0
         while True:
             [name] = chance.choices(NAMES, _WEIGHTS)
@@ -93,7 +101,11 @@ class Work:
         tool = _ASK if target.asks and chance.random() < ASKED else chance.choice(_PLAIN)
         if target.most == 1:
             tool = _ASK
-        [how] = chance.choices(HOWS, HOW_OFTEN)
+        self._same, self._name, self._tool = self._stretch - 1, name, tool
+        return self._wanted(chance, name, tool)
+
+    def _wanted(self, chance: random.Random, name: str, tool: int) -> Wanted:
+        [how] = chance.choices(HOWS, HOW_OFTEN if self._stretch == 1 else HOW_SELDOM)
         if tool != _ASK and self.hurts[name]:
             how = self.hurts[name].popleft()
         ms = chance.random() * LINGERS if how in ("linger", "late") else 0.0
