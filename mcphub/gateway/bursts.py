@@ -193,26 +193,19 @@ class Path:
                 return False
         calls.update(zip(mids, made, strict=True))
         numbers = client.call_tools(made, self._quoted, arguments, self._tail)
-        for one, mid, number, operation in zip(made, mids, numbers, operations or repeat(0, count), strict=True):
+        given = map(bytes, arguments) if self._copies else repeat(b"", count)
+        rows = zip(made, mids, numbers, operations or repeat(0, count), given, strict=True)
+        for one, mid, number, operation, kept in rows:
             one.mid = mid
             one.up_id = number
             one.operation = operation
-        if self._copies:
-            for one, given in zip(made, map(bytes, arguments), strict=True):
-                one.arguments = given
+            one.arguments = kept
         return True
 
     def answered(self, waiters: Sequence[Any], results: Sequence[Raw]) -> bool:
         """Whether these calls were ended by these results."""
-        client = self._client
         for call in waiters:
-            if (
-                call.questions is not None
-                or call.turns is not None
-                or call.lanes is not None
-                or call.attempts != 1
-                or call.client is not client
-            ):
+            if call.questions is not None or call.turns is not None or call.lanes is not None or call.attempts != 1:
                 return False  # something happened to it meanwhile
         if max(map(len, results)) > WINDOW:
             return False

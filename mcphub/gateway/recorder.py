@@ -36,11 +36,12 @@ class Recorder:
     def begin(self, mids: Sequence[bytes], arguments: Sequence[Raw]) -> Sequence[int]:
         """Calls under these ids, as JSON, are about to be sent, with arguments that are digested as a whole. Returns
         their numbers; none = they are not recorded."""
-        digests = []
+        digests: list[bytes] = []
+        empty, add = self._digest, digests.append
         for given in arguments:
-            digest = self._digest()
+            digest = empty()
             digest.update(given)
-            digests.append(digest.digest())
+            add(digest.digest())
         requests = list(map(crc32, mids, repeat(self._pid)))
         numbers = self._journal.begin_all(self._form, requests, list(map(len, arguments)), digests)
         self._news()

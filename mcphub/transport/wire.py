@@ -307,7 +307,7 @@ class Wire(asyncio.BufferedProtocol):
                     if spent := monotonic() >= until:
                         break
                     continue
-                if len(lines) < most and not buffer.short:
+                if not buffer.pending() or (len(lines) < most and not buffer.short):
                     break
                 lent = batch.flush() or lent
         except Exception as e:
