@@ -10,7 +10,9 @@ from typing import Protocol
 Data = bytes | bytearray | memoryview
 
 #: Kinds of `Receiver.unanswered` that say: the server has not acted on the request.
-NOT_ACTED_ON = frozenset(["unreachable", "tls", "refused", "rate_limited", "needs_auth", "session", "session_over"])
+NOT_ACTED_ON = frozenset(
+    ["unreachable", "tls", "refused", "rate_limited", "needs_auth", "session", "session_over", "unsent", "overdue"]
+)
 
 
 class Receiver(Protocol):
@@ -41,7 +43,10 @@ class Channel(Protocol):
     """One duplex stream of frames. `full` while the peer does not read what was sent.
 
     `current`: while `frame` runs for what came on the stream of one request, that request's id, else None. One with a
-    true `stream` takes several frames as one as well.
+    true `stream` takes several frames as one as well. One where requests wait before they are sent, or sent again after
+    a refusal, has `untouched(request_id: int) -> bool`: whether this one does, so that its server has certainly not
+    acted on it. Where such a one ends because its connection does, its waiter is told `unsent`; because its time is
+    over, `overdue`.
     """
 
     full: bool

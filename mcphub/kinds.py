@@ -192,15 +192,16 @@ TOLD = _by_name(
         ),
         Kind(
             "request_state_lost", "local", "hub", False, "unknown",
-            "The call that waited for this answer is gone: mcphub was restarted, or nobody came back in time. It may "
-            "have had effects, also before its server asked. Of a request that only reads, not of a tool, `retryable` "
-            "is true.",
+            "The call that waited for this answer is gone: mcphub was restarted, nobody came back in time, its request "
+            "was cancelled (by the agent, or by the end of its connection), or it has ended and what it came to is no "
+            "longer kept. The message says which, where mcphub knows. It may have had effects, also before its server "
+            "asked. Of a request that only reads, not of a tool, `retryable` is true.",
             "Look whether it had effects, by a tool that reads; call it again, without `requestState`, only if it had "
             "none. What was sent, and what is known of it, says `mcphub calls` with the `operationId` in the error's "
             "data.",
-            "the call of insert at the server db that waited for this answer is gone: mcphub was restarted, or the "
-            "time for the answer was over; whether it had effects is unknown, check before calling it again (what was "
-            "sent: mcphub calls op_5f3a90c21b)",
+            "the call of insert at the server db that waited for this answer is gone: the time for the answer was "
+            "over; whether it had effects is unknown, check before calling it again (what was sent: mcphub calls "
+            "op_5f3a90c21b)",
         ),
         # --- of files and people ---
         Kind(

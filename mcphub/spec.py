@@ -226,6 +226,9 @@ class Allowances(msgspec.Struct, frozen=True):
     tools: Mapping[str, Allowance] = msgspec.field(default_factory=dict)
 
 
+#: Calls in flight at once to a server over Streamable HTTP, where its entry does not say: each has a connection.
+HTTP_CALLS = 100
+
 #: Seconds that a person has for an answer, where the entry does not say.
 INPUT_TIMEOUT = 900.0
 

@@ -377,7 +377,8 @@ A call (agent, tool, arguments) that fails {TOLD_FROM} times in a row in the sam
 minutes of the last, is done as always, and its error says so in one more sentence: at the end of mcphub's own
 messages, as `repeated` in the data of a server's error, as the warning `repeated_failure` in a tool's `isError`
 result. Of arguments only a digest is kept for that. Where the first of the failures was a server's own answer, its
-arguments may not be known any more: then it counts as equal if the next ones are.
+arguments may not be known any more: then it counts as equal if the next ones are. What a task's budget refuses
+(`task_budget`) is not counted, and ends no row.
 
 ## Following a call
 

@@ -26,7 +26,7 @@ class NamesSettings(msgspec.Struct, frozen=True):
 
 
 class ListsSettings(msgspec.Struct, frozen=True):
-    """`[lists]`: `wait` is how many seconds a first tools/list waits for servers that are starting; 0 = not at all.
+    """`[lists]`: `wait` is seconds a list waits for servers that start, or whose list has changed; 0 = not at all.
     `ttl`: how many seconds a modern agent may keep a list at most. `page_bytes`: what is larger comes in pages.
     `description_length`: characters of one title or description that agents see."""
 

@@ -23,7 +23,7 @@ from mcphub.errors import JSONRPCError, RemoteProtocolError, TransportError
 from mcphub.protocol import jsonrpc
 from mcphub.protocol.correlate import Crowd, Pending, Waiter
 from mcphub.protocol.envelope import HUB_META
-from mcphub.protocol.jsonrpc import Envelope, NotAMessage, Raw
+from mcphub.protocol.jsonrpc import EMPTY, Envelope, Mended, NotAMessage, Raw
 from mcphub.protocol.versions import BATCH_VERSION, LATEST_LEGACY, Era
 
 #: Rubbish allowed before the handshake ends, and between two messages later.
@@ -48,9 +48,14 @@ _TOLD = 4096
 #: What a failure on the way is called while there is none.
 OFFLINE = "this machine is offline, or has no way to the server's host"
 
+#: Of what waited at the channel when it ended, in the end of a message.
+_UNTOUCHED = "the server has not acted on it, and it can be called again"
+
 _EVER = float("inf")
 _params = msgspec.json.Decoder(dict[str, Raw]).decode
 _token = msgspec.json.Decoder(int | str).decode
+#: What is a number, and finite.
+_finite = msgspec.json.Decoder(float).decode
 
 
 class Listener(Protocol):
@@ -205,6 +210,7 @@ class Client:
         self.watched = False
         #: Requests that were withdrawn: its server may not know of it yet.
         self.withdrew = Withdrawn()
+        self._forgetting = False
         #: The server reads what it is sent in the order in which that is sent, as on a byte stream.
         self.in_order = False
         #: The ping behind what was withdrawn, while it is not answered.
@@ -367,6 +373,11 @@ class Client:
         self._ping_behind()
         return True
 
+    def untouched(self, mid: int) -> bool:
+        """Whether this request waits at the channel still, so that its server has certainly not acted on it."""
+        ask = getattr(self.channel, "untouched", None)
+        return ask is not None and bool(ask(mid))
+
     def release(self, mid: int) -> Waiter | None:
         """Its waiter, who does not wait here any more; for a request that was not sent."""
         self.withdrew.lapsed(mid)
@@ -383,7 +394,17 @@ class Client:
         if self.era == "legacy":  # a modern server asks by its answers alone
             if not self.in_order:
                 self.withdrew.read_until(now - LONG_AGO)
+                if not self._forgetting:
+                    self._forgetting = True
+                    self._loop.call_later(LONG_AGO, self._forget)
             self.withdrew.add(waiter, mid, now, self._pending.last)
+
+    def _forget(self) -> None:
+        """What was withdrawn long ago is not remembered, though nothing more is withdrawn."""
+        self.withdrew.read_until(self._loop.time() - LONG_AGO)
+        self._forgetting = bool(self.withdrew)
+        if self._forgetting:
+            self._loop.call_later(LONG_AGO / 2, self._forget)
 
     def _ping_behind(self) -> None:
         """Learn when its server has read what was withdrawn. One ping is on its way at a time: what is withdrawn behind
@@ -415,7 +436,11 @@ class Client:
         now = self._loop.time()
         for mid, waiter in self._pending.overdue(now):
             self.counters["timeouts"] += 1
+            waits = waiter.idle and self.untouched(mid)  # an agent's: the hub's own need not know
             self._cancel(mid, "no answer in time")
+            if waits:
+                waiter.unanswered("overdue", f"its time was over while it waited in mcphub; {_UNTOUCHED}")
+                continue
             self._withdrawn(waiter, mid, now)
             waiter.unanswered("timeout", "no answer in time")
         self._ping_behind()
@@ -453,6 +478,8 @@ class Client:
             return
         if self._troubled:
             self._calm(env)
+        if type(env) is Mended:
+            self._mended()
         if env.method is None:
             mid = env.id
             waiter = self._pending.waiting.pop(mid, None) if type(mid) is int else self._pending.take(mid)
@@ -603,8 +630,13 @@ class Client:
 
     def bury(self, how: str) -> None:
         """The connection is lost, and it has ended so: whoever waits for an answer is told. "" = as it says itself."""
+        why = how or self.gone or "the server closed the connection"
+        waiting = self._pending.waiting
+        for mid in [mid for mid, waiter in waiting.items() if waiter.idle and self.untouched(mid)]:
+            if (waits := waiting.pop(mid, None)) is not None:
+                waits.unanswered("unsent", f"the connection ended while it waited in mcphub ({why}); {_UNTOUCHED}")
         for waiter in self._pending.drain():
-            waiter.unanswered("lost", how or self.gone or "the server closed the connection")
+            waiter.unanswered("lost", why)
         self.withdrew.clear()
 
     # -----------------------------------------------------------------------------------------------------------------
@@ -616,6 +648,11 @@ class Client:
     def _note(self, counter: str, text: str) -> None:
         if self._counts(counter):
             self._listener.noted(text)
+
+    def _mended(self) -> None:
+        self.counters["mended_surrogates"] += 1
+        if self.counters["mended_surrogates"] == 1:
+            self._listener.noted("sent half a surrogate pair, which is passed on as U+FFFD")
 
     def _counts(self, counter: str) -> bool:
         """Count it; whether a person is told."""
@@ -662,7 +699,8 @@ class Client:
 
     def _progress(self, raw: Raw) -> None:
         try:
-            token = _token(_params(raw)["progressToken"])
+            fields = _params(raw)
+            token = _token(fields["progressToken"])
         except (msgspec.DecodeError, KeyError, RecursionError):
             self.counters["bad_progress"] += 1
             return
@@ -671,6 +709,14 @@ class Client:
             self.counters["late_progress"] += 1
         else:
             self.signs += 1
+            if type(token) is str:
+                self._note("id_type", f"sent progress with the token as a string: {token!r}")
+            try:
+                _finite(fields.get("progress", EMPTY))
+            except (msgspec.DecodeError, RecursionError):
+                # It lives, which is all that can be told of it: no agent could read the rest.
+                self.counters["bad_progress"] += 1
+                return
             waiter.progressed(raw)
 
     def _asked(self, env: Envelope) -> None:

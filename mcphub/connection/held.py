@@ -47,6 +47,10 @@ class Held:
         if self.behind is not None:
             self.behind.abort()
 
+    def untouched(self, mid: int) -> bool:
+        """As channel.Channel has it."""
+        return mid in self._frames
+
     def release(self) -> dict[int, bytes]:
         """The frames by id, in order; nothing is held any more."""
         frames, self._frames = self._frames, {}

@@ -13,6 +13,7 @@ import anyio
 
 from mcphub.connection import handshake
 from mcphub.connection.client import Client
+from mcphub.connection.coming import Coming
 from mcphub.connection.doubts import Doubts
 from mcphub.connection.handshake import Facts, Listing
 from mcphub.connection.source import Source
@@ -33,6 +34,8 @@ CHANGED = {
 #: to SETTLE_MOST; it is back where it was after so long without a change.
 SETTLE = 0.05
 SETTLE_MOST = 5.0
+#: Where an agent waits for the list, it is listed no later than so many seconds after it was the last time.
+HURRIED = 0.5
 #: Of the time that is left to open a server, what pages of tools after the first may take, and then the other lists.
 PAGES = 0.75
 #: A list of a server that does not tell of changes is listed again when an agent asks for it and it is older than its
@@ -70,6 +73,8 @@ class Lists:
         self.deaf = False
         #: Those that may not be what the server has now, though there is a connection.
         self.doubts = Doubts()
+        #: Those of which its server said that they have changed, until they were listed after that.
+        self.coming = Coming()
         #: What these lists are of, None = there are none.
         self.source: Source | None = None
         #: They are of before this daemon: its server has not been connected yet.
@@ -111,6 +116,7 @@ class Lists:
     def reset(self) -> None:
         """There is a new connection, on which all will be listed."""
         self._again.clear()
+        self.coming.reset()
         self._settle = SETTLE
         self._flying = frozenset()
 
@@ -129,6 +135,7 @@ class Lists:
         """Whether this notification speaks of lists; they are then looked at again."""
         if method not in CHANGED:
             return False
+        self.coming.told(CHANGED[method])
         self._doubt(*CHANGED[method])
         self.look_again(*CHANGED[method])
         return True
@@ -167,7 +174,13 @@ class Lists:
         """For how many seconds further changes are to be waited for before the lists are."""
         quiet = self._now() - self._listed_at > SETTLE_MOST
         self._settle = SETTLE if quiet else min(self._settle * 2, SETTLE_MOST)
-        return self._settle
+        return min(self._settle, self.hurried) if self.coming.awaited else self._settle
+
+    @property
+    def hurried(self) -> float:
+        """The same from now on, where somebody waits for the lists: for that, a server that goes on and on is asked
+        every `HURRIED` seconds at most."""
+        return max(SETTLE, self._listed_at + HURRIED - self._now())
 
     # --- listing -----------------------------------------------------------------------------------------------------
 
@@ -232,13 +245,23 @@ class Lists:
         try:
             if TOOLS in self._again:
                 self._again.discard(TOOLS)
-                self._flying = frozenset((TOOLS,))
+                self._fly(TOOLS)
                 await self._list_again(client, link, facts)
+                self._landed()
             if self._again - {TOOLS} and not client.over:
                 await self._shelve_again(client, facts)
         finally:
-            self._flying = frozenset()
+            self._landed()
         self._listed_at = self._now()
+
+    def _fly(self, *methods: str) -> None:
+        self._flying = frozenset(methods)
+        self.coming.begin(methods, self._now())
+
+    def _landed(self) -> None:
+        self._flying = frozenset()
+        if self.coming.end():
+            self._changed()  # whoever waited for them gets what there is, also where that is nothing new
 
     async def _list_again(self, client: Client, link: Link, facts: Facts) -> None:
         try:
@@ -270,7 +293,7 @@ class Lists:
     async def _shelve_again(self, client: Client, facts: Facts) -> None:
         methods = tuple(sorted(self._again - {TOOLS}))
         self._again.difference_update(methods)
-        self._flying = frozenset(methods)
+        self._fly(*methods)
         try:
             patience = self._patience / 2 / len(SHELF)
             found, warnings = await handshake.list_shelf(client, facts.capabilities, methods, patience)

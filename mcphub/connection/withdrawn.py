@@ -78,6 +78,9 @@ class Withdrawn:
         """Whether anything that was sent behind it has been answered."""
         return last - one.last > len(ids) - bisect_right(ids, one.last) + one.without
 
+    def __bool__(self) -> bool:
+        return bool(self._kept)
+
     def clear(self) -> None:
         self._kept.clear()
 

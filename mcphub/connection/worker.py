@@ -152,6 +152,8 @@ class Worker:
         self._parting: TurnedOff | None = None
         self._wake = anyio.Event()
         self._scope: anyio.CancelScope | None = None
+        #: Further changes of its lists are waited for, before they are listed again.
+        self._settling: anyio.CancelScope | None = None
         #: The state whose attempt was begun last.
         self._tried: State | None = None
         self._woken_at = float("-inf")
@@ -493,6 +495,21 @@ class Worker:
         elif self.facts is not None and self._link is not None and isinstance(self.state, Connected):
             self.lists.wanted(method, self.facts, self._link)
 
+    def coming(self, method: str, patience: float) -> int:
+        """The number of what its server said last of this list, if the list of after that is on its way, for which
+        somebody is going to wait: it hurries then. 0 = there is nothing to wait for. As Coming.number."""
+        lists, now = self.lists, self._loop.time()
+        number = lists.coming.number(method, now, patience) if isinstance(self.state, Connected) else 0
+        if number and method not in lists.coming.awaited:
+            lists.coming.awaited.add(method)
+            if self._settling is not None:
+                self._settling.deadline = min(self._settling.deadline, now + lists.hurried)
+        return number
+
+    def brings(self, method: str, number: int) -> bool:
+        """Whether the list that was waited for under this number is still on its way."""
+        return isinstance(self.state, Connected) and self.lists.coming.awaits(method, number)
+
     def _send_log_level(self) -> None:
         client, facts = self.client, self.facts
         if not self._log_level or client is None or facts is None or facts.era != "legacy":
@@ -727,8 +744,9 @@ class Worker:
                 self._listening.ask(client, facts, now)
                 self.lists.mistrust()  # events may have been lost
             if self.lists.due:
-                with anyio.move_on_after(self.lists.settle()):
+                with anyio.move_on_after(self.lists.settle()) as self._settling:
                     await self._end_of(client)
+                self._settling = None
                 await self.lists.again(client, link, facts)
                 continue
             if rest.due(now, busy=self._is_busy(client), asked=self._asked(client)):

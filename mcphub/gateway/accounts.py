@@ -105,6 +105,8 @@ class Accounts:
                 if call.operation:
                     self.outcomes.tried(call, kind)
                 return True
+        elif call.ticket is not None:
+            self.circuits.ended(call)  # it was let through to be sent again, and is not
         if call.operation:
             self.outcomes.unanswered(call, kind)
         if call.lanes is not None:

@@ -57,14 +57,19 @@ class _Question(msgspec.Struct):
     method: str
     #: Whose it is, or is told through.
     call: AgentCall
-    #: It came on nobody's stream: any call of that agent on this connection may be why.
+    #: It came on nobody's stream: any call of that agent which this connection had then may be why.
     loose: bool
+    #: The last id in use when it came, and when that was, monotonic seconds.
+    last: int
+    since: float
 
     def holds(self, call: AgentCall) -> bool:
         """Whether it stops the clock of this call."""
         if self.call is call:
             return True
-        return self.loose and self.client is call.client and self.call.caller == call.caller and not call.meta.modern
+        if not self.loose or self.client is not call.client or call.up_id > self.last:
+            return False
+        return self.call.caller == call.caller and not call.meta.modern
 
     def held(self) -> list[AgentCall]:
         """The calls in flight whose clock it stops."""
@@ -275,7 +280,7 @@ class AskUser:
             body = msgspec.json.encode({**_members(body), "elicitationId": own})
         key = b'"mcphub-%d"' % next(self._numbers)
         now = self._loop.time()
-        question = self._open[key] = _Question(client, mid, method, call, loose)
+        question = self._open[key] = _Question(client, mid, method, call, loose, client.next_id() - 1, now)
         for held in question.held():
             held.questions = self
             held.stand_still(now, self._patience(held.key))
@@ -357,7 +362,7 @@ class AskUser:
             heir = next((one for one in question.held() if one is not call), None)
             if question.loose and heir is not None and not question.client.over:
                 question.call, heir.questions = heir, self
-                heir.stand_still(self._loop.time(), self._patience(heir.key))
+                heir.stand_still(question.since, self._patience(heir.key))
                 continue
             del self._open[key]
             self._take_back(key, question, b"the call has ended")

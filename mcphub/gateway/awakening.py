@@ -1,4 +1,5 @@
-"""Owns the requests that wait for a server which is on its way: started for them, or just now for whatever reason.
+"""Owns the requests that wait for a server which is on its way: started for them, or just now for whatever reason; and
+those of a name that may be in a list which is on its way, since its server said that it has changed.
 
 It must not know methods, nor what a request becomes: it is done again, whole, when its server is there or is not going
 to be. Only an attempt that nothing failed before is waited for; what fails is told at once, as always. A request has
@@ -26,16 +27,23 @@ class _Held(NamedTuple):
     timer: asyncio.TimerHandle
     meta: RequestMeta
     tool: str
+    #: The list that it waits for, "" = it waits for its server, and what is waited for (Worker.coming).
+    method: str = ""
+    number: int = 0
 
 
 class Awakening:
-    """`workers` is the supervisor's table; `held` are those that wait, by agent and id as JSON."""
+    """`workers` is the supervisor's table; `held` are those that wait, by agent and id as JSON. `patience`: how long
+    one waits for a list, seconds."""
 
-    def __init__(self, workers: Mapping[InstanceKey, Worker]) -> None:
+    def __init__(self, workers: Mapping[InstanceKey, Worker], patience: float = 0.0) -> None:
         self.held: dict[tuple[Any, bytes], _Held] = {}
         #: When the request that is done again just now came, monotonic seconds; 0 = none is.
         self.since = 0.0
         self._workers = workers
+        self._patience = patience
+        #: The request that is done again just now has waited for a list, and waits for none any more.
+        self._has_list = False
 
     def hold(
         self,
@@ -58,6 +66,37 @@ class Awakening:
         timer = loop.call_at(since + worker.spec.call_timeout, self._late, agent, mid, late)
         self.held[agent, mid] = _Held(worker.key, again, since, timer, meta, tool)
         return True
+
+    def list_comes(self, worker: Worker, method: str) -> int:
+        """What a request of a name that is not listed may wait for, as Worker.coming; 0 where it has done so."""
+        return 0 if self._has_list else worker.coming(method, self._patience)
+
+    def hold_for_list(
+        self,
+        agent: object,
+        mid: bytes,
+        worker: Worker,
+        method: str,
+        again: Callable[[], None],
+        meta: RequestMeta = NO_META,
+        tool: str = "",
+    ) -> bool:
+        """Keep a request of a name that is not listed until its server's list of this method, which has changed, is
+        there; False where `list_comes` is 0, or too many wait. It is done again anyway when it has waited enough."""
+        number = self.list_comes(worker, method)
+        if not number or len(self.held) >= MAX_HELD:
+            return False
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        since = self.since or now
+        until = min(now + self._patience, since + worker.spec.call_timeout)
+        timer = loop.call_at(until, self._enough, agent, mid)
+        self.held[agent, mid] = _Held(worker.key, again, since, timer, meta, tool, method, number)
+        return True
+
+    def due(self) -> bool:
+        """Whether a request waits for no list any more but for `renew`."""
+        return any(held.number and not self._waits(held) for held in self.held.values())
 
     def met_failed(self, worker: Worker) -> None:
         """A request was told that its server has failed: that is worth another attempt, unless it has waited for one
@@ -84,10 +123,23 @@ class Awakening:
     def renew(self) -> None:
         """Servers may have started, or failed to."""
         for key, held in list(self.held.items()):
-            worker = self._workers.get(held.key)
-            if (worker is None or not worker.waking) and self.cancel(*key):
-                self.since = held.since
-                try:
-                    held.again()
-                finally:
-                    self.since = 0.0
+            if not self._waits(held) and self.cancel(*key):
+                self._do(held)
+
+    def _waits(self, held: _Held) -> bool:
+        worker = self._workers.get(held.key)
+        if worker is None:
+            return False
+        return worker.brings(held.method, held.number) if held.number else worker.waking
+
+    def _enough(self, agent: object, mid: bytes) -> None:
+        held = self.held.get((agent, mid))
+        if held is not None and self.cancel(agent, mid):
+            self._do(held)
+
+    def _do(self, held: _Held) -> None:
+        self.since, self._has_list = held.since, bool(held.number)
+        try:
+            held.again()
+        finally:
+            self.since, self._has_list = 0.0, False

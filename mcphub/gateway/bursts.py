@@ -4,7 +4,7 @@ It must not decide anything of its own: it does for all of them at once what Gat
 where nothing special is going on, and says False, having done nothing, wherever anything is.
 
 Most of it is `map` over what one call has, since a step of the interpreter for each call is what a call costs. A path
-holds its agent in a way that no collector sees: whoever lets an agent go forgets its paths.
+holds its agent in a way that no collector sees, and the agent its paths: whoever lets an agent go clears them.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Bursts:
 
 
 class Path:
-    """The way of one agent's calls to one tool. Implements protocol.correlate.Crowd."""
+    """The way of one agent's calls to one tool; `ends` is who takes their results."""
 
     def __init__(
         self,
@@ -146,14 +146,15 @@ class Path:
         self._quoted = route.quoted
         self._fits = fits
         self._recorder = recorder
-        self._modern = modern = client.era == "modern"
+        modern = client.era == "modern"
+        self.ends = Ends(agent, modern, recorder)
         self._timeout = worker.spec.call_timeout
         self._tail = b"" if not modern else hub_meta_member(agent.offers) if agent.offers else HUB_META_MEMBER
         keeps = may_go_again(route, client)
         self._copies = keeps or modern
         self._call = AgentCall(agent, client, b"", route, NO_META, 0.0, 0.0, self._timeout)
         self._call.accounts, self._call.attempts, self._call.keeps = accounts, 1, keeps
-        self._call.accounted, self._call.crowd = recorder is not None, self
+        self._call.accounted, self._call.crowd = recorder is not None, self.ends
 
     def is_of(self, agent: Agent) -> bool:
         """Whether all that it was made for is as it was, but for what changes with each call."""
@@ -201,6 +202,16 @@ class Path:
             one.operation = operation
             one.arguments = kept
         return True
+
+
+class Ends:
+    """The ends of one agent's calls of one tool. Implements protocol.correlate.Crowd. It knows no path, so that no
+    cycle goes through what its calls are copied from."""
+
+    def __init__(self, agent: Agent, modern: bool, recorder: Recorder | None) -> None:
+        self._agent = agent
+        self._modern = modern
+        self._recorder = recorder
 
     def answered(self, waiters: Sequence[Any], results: Sequence[Raw]) -> bool:
         """Whether these calls were ended by these results."""

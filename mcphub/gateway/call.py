@@ -46,6 +46,8 @@ from mcphub.spec import InstanceKey
 
 #: What a sign of life adds to the progress that was told.
 SIGN = 2.0**-20
+#: What an agent is told to wait where nothing says how long it will take, milliseconds.
+RETRY_AFTER = 1000
 #: Results from this size on are passed on as views.
 LARGE = 1 << 15
 #: A call may live this many times its idle limit while it reports progress.
@@ -57,7 +59,13 @@ _OWN_HOP = frozenset({-32020, -32022})
 _NOT_OURS = frozenset({jsonrpc.METHOD_NOT_FOUND})
 #: What agents are told where a request was refused on its way (kinds of `channel.Receiver.unanswered`). A status that
 #: says no would say so again.
-NOT_TAKEN = {"refused": "http_status", "session": "session_expired", "session_over": "not_taken"}
+NOT_TAKEN = {
+    "refused": "http_status",
+    "session": "session_expired",
+    "session_over": "not_taken",
+    "unsent": "lost",
+    "overdue": "overloaded",
+}
 #: The one version of the protocol in which a server may answer that a page must be opened first.
 URL_ERROR_VERSION = "2025-11-25"
 #: A modern server's error for a caller that did not declare what it wants to ask for.
@@ -286,7 +294,7 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
     filled: str = ""
     #: Its tool has such an argument, and this call goes without one: its server would not know it again.
     keyless: bool = False
-    #: Who takes its result together with those of others: `gateway.bursts.Path`.
+    #: Who takes its result together with those of others: `gateway.bursts.Ends`.
     crowd: Any = None
     #: The highest progress that its agent was told.
     progress: float = float("-inf")
@@ -590,6 +598,7 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             self._unknown(doubt, message)
         else:
             self._not_taken(kind, message)
+        self.arguments = b""  # it may be remembered for a while whose it was, but not this
 
     def _unknown(self, kind: str, message: str) -> None:
         """The server may have acted on it, and nobody can say what came of it."""
@@ -634,8 +643,14 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             return
         what = message if kind == "needs_auth" else f"could not be asked for {self.tool}: {message}"
         text = f"The server {self.server} {what}."
-        kind = NOT_TAKEN.get(kind, kind)
         more: dict[str, object] = {}
+        if kind == "overdue":
+            if self.deadline >= self.until:
+                why = "the deadline of its task has passed while it waited in mcphub"
+                self._told_unsent("task_budget", f"{self.tool} was not sent to the server {self.server}: {why}.")
+                return
+            more["retryAfterMs"] = RETRY_AFTER
+        kind = NOT_TAKEN.get(kind, kind)
         if self.trouble is not None and self.trouble.changed:
             more["retryable"] = False
         if kind == "rate_limited" and (wait := getattr(self.client.channel, "retry_after", 0.0)):
@@ -666,7 +681,8 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
         self._told_unsent(kind, f"{self.tool} was not sent to the server {self.server}: {why}; it can be called again")
 
     def turned_down(self, kind: str, text: str, **more: object) -> None:
-        """End it, unsent, with a refusal that a model can read and act on; `more` as in `envelope.error_data`."""
+        """End it, unsent, with a refusal that a model can read and act on; `more` as in `envelope.error_data`. Not for
+        what was sent before: see `gives_up`."""
         if self.accounts is not None:
             self.accounts.ended(self, "not_sent")
         self._over()
@@ -749,8 +765,14 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
 
     def cut_short(self) -> None:
         """mcphub ends before the answer has come."""
+        doubt = self.trouble.doubt if self.trouble is not None else ""
+        waits = not doubt and self.task is None and self.client.untouched(self.up_id)
         self.withdraw("mcphub is stopping")
-        self._unknown("stopping", "")
+        if waits:
+            why = f"{self.tool} waited, and the server {self.server} has not acted on it"
+            self._told_unsent("stopping", f"mcphub is stopping: {why}; call it again once mcphub runs")
+        else:
+            self._unknown("stopping", "")
 
     def withdraw(self, reason: str, kind: str = "cancelled") -> None:
         """Nobody wants it any more, its agent or, by the `kind` of Accounts.ended, mcphub: nothing more is sent for its
@@ -759,6 +781,7 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
             self.accounts.ended(self, kind)
         self._over()
         self.client.withdraw(self.up_id, reason)
+        self.arguments = b""  # as in `unanswered`
 
 
 def _as_upstream(e: jsonrpc.ErrorObject) -> bytes:

@@ -69,7 +69,7 @@ from mcphub.gateway.subscriptions import KINDS, LIST_CHANGED
 from mcphub.gateway.task_handles import TaskHandles
 from mcphub.gateway.task_news import TaskNews
 from mcphub.gateway.tasks import TaskCall, Tasks, takes_tasks
-from mcphub.gateway.telling import Telling, knows_all
+from mcphub.gateway.telling import TOOLS, Telling, knows_all
 from mcphub.gateway.tracing import with_trace
 from mcphub.gateway.turns import Turns
 from mcphub.gateway.unlisted import whose_name
@@ -87,7 +87,7 @@ from mcphub.protocol.envelope import (
     trace_of,
     traced,
 )
-from mcphub.protocol.jsonrpc import EMPTY, UNSET, Envelope, NotAMessage, Raw
+from mcphub.protocol.jsonrpc import EMPTY, UNSET, Envelope, Mended, NotAMessage, Raw
 from mcphub.protocol.mrtr import Round, State
 from mcphub.protocol.task_budget import Task
 from mcphub.protocol.versions import ALL, BATCH_VERSION, answer_to_initialize
@@ -171,7 +171,7 @@ class Gateway:
         #: Where calls of several agents meet, and what limits them.
         self.lanes = Lanes(limits or LimitsSettings(), self.agents, supervisor.workers, MAX_CALLS)
         self._budgets = Budgets()
-        self._awakening = Awakening(supervisor.workers)
+        self._awakening = Awakening(supervisor.workers, list_wait)
         self._bursts = Bursts(
             supervisor.workers,
             self._checks,
@@ -350,7 +350,7 @@ class Gateway:
     @property
     def awaited(self) -> bool:
         """Whether somebody waits for nothing any more but for `refresh`."""
-        return bool(self._waiting) and self._lists.due()
+        return (bool(self._waiting) and self._lists.due()) or (bool(self._awakening.held) and self._awakening.due())
 
     def refresh(self) -> None:
         """The snapshot, or what is visible, has changed: give agents their toolsets, tell them later, answer lists."""
@@ -393,6 +393,8 @@ class Gateway:
         except NotAMessage as e:
             self._not_a_message(agent, line, e)
             return
+        if type(env) is Mended:
+            self.counters["mended_surrogates"] += 1
         if env.method is None:
             if not self._questions.answered(agent, env) and not self._older.answered(agent, env):
                 self.counters["stray_replies"] += 1
@@ -617,7 +619,7 @@ class Gateway:
             return
         if agent.paths and plain and not call.watched and call.ticket is None:
             path = agent.paths.get(params.name)
-            call.crowd = path if path is not None and path.is_of(agent) else None
+            call.crowd = path.ends if path is not None and path.is_of(agent) else None
         call.start(arguments, more)
 
     def _special(
@@ -698,6 +700,30 @@ class Gateway:
             agent, mid, worker, lambda: self._call(agent, mid, kept, *again), late, meta, params.name
         )
 
+    def _held_for_list(
+        self,
+        agent: Agent,
+        mid: bytes,
+        meta: RequestMeta,
+        worker: Worker,
+        params: tool_call.Params,
+        responses: Raw,
+        state: Raw,
+        answer: str,
+    ) -> bool:
+        """Whether a call of a name that is not listed waits for its server's list, which has changed; or was turned
+        away though it could."""
+        if not self._awakening.list_comes(worker, TOOLS):
+            return False
+        if self._stopping or len(agent.calls) >= MAX_CALLS or self._in_flight(agent, mid):
+            self._not_taken(agent, mid, meta, params.arguments, None, worker.name, params.name)
+            return True
+        kept = tool_call.Params(params.name, params.arguments.copy(), params.meta.copy())
+        again = responses.copy(), state.copy(), answer
+        return self._awakening.hold_for_list(
+            agent, mid, worker, TOOLS, lambda: self._call(agent, mid, kept, *again), meta, params.name
+        )
+
     def _turn_down(
         self,
         agent: Agent,
@@ -762,6 +788,8 @@ class Gateway:
                     self._not_taken(agent, mid, meta, arguments, None, key.name, name)
                 elif not self._held(agent, mid, meta, worker, params, responses, state, answer):
                     self._unavailable(agent, mid, key, worker, meta, answer, name, arguments)
+                return
+            if worker is not None and self._held_for_list(agent, mid, meta, worker, params, responses, state, answer):
                 return
             if isinstance(wish, Off | Broken):
                 kind, text = "config" if isinstance(wish, Broken) else "disabled", not_running(key.name, wish)

@@ -15,12 +15,12 @@ from typing import NamedTuple
 from mcphub.config.settings import LimitsSettings
 from mcphub.connection.worker import Worker
 from mcphub.gateway.agent import Agent
-from mcphub.gateway.call import AgentCall, Caller, who, whose
+from mcphub.gateway.call import RETRY_AFTER, AgentCall, Caller, who, whose
 from mcphub.gateway.kept import Kept
 from mcphub.gateway.lane import ALONE, PATIENCE, Lane, Place
 from mcphub.gateway.pace import Pace, Rate
 from mcphub.gateway.rates import Bucket
-from mcphub.spec import Allowance, InstanceKey
+from mcphub.spec import HTTP_CALLS, Allowance, HttpSpec, InstanceKey
 
 #: Calls in flight of one agent up to which it is in nobody's way.
 MANY = 8
@@ -32,8 +32,6 @@ LEVEL = 3.0
 #: So many calls of those that wait for mcphub alone, and for no server, go together, and again after so many seconds.
 STROKE = 8
 PAUSE = 0.001
-#: What an agent is told to wait where nothing says how long it will take, milliseconds.
-RETRY_AFTER = 1000
 #: Rates that are kept: beyond it those that were not used for longest are forgotten.
 MAX_RATES = 1000
 
@@ -263,9 +261,15 @@ class Lanes:
     def _server(self, key: InstanceKey) -> Way:
         way = self._servers.get(key)
         own = self._own(key)
-        limit = own.calls if own is not None and own.calls else self._limits.server
+        worker = self._workers.get(key)
+        http = worker is not None and worker.spec.transport.kind == HttpSpec.kind
+        limit = min(self._limits.server, HTTP_CALLS) if http else self._limits.server
+        if own is not None and own.calls:
+            limit = own.calls
         if way is None:
             where = "`limits.calls` of its entry, or `[limits] server` in settings.toml"
+            if http:
+                where += f"; {HTTP_CALLS} over HTTP where its entry has none"
             lane = Lane[Passage](limit, ALONE, shared=True)
             way = self._servers[key] = Way(lane, f"calls in flight to the server {key.name}", where)
         way.lane.limit = limit  # the server may have been started anew with another

@@ -1,7 +1,7 @@
 """Owns the answers to lists: which page an agent gets, how long it may keep it, and how long it waits for it.
 
 It must not make a list, nor tell of changes: the pages are the catalog's. A list waits for a bounded time, and only for
-servers that start.
+servers that start, or that said that theirs has changed and are being asked for it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 
 from mcphub.catalog.freshness import merged_freshness
 from mcphub.catalog.pages import Pages
+from mcphub.connection.worker import Worker
 from mcphub.gateway.agent import Agent
 from mcphub.gateway.refusals import BAD_PARAMS
 from mcphub.gateway.sight import Sight
@@ -37,15 +38,17 @@ _cursor_only = msgspec.json.Decoder(_CursorOnly).decode
 
 
 class _Waiting:
-    """A list that waits, for a bounded time, for servers that are starting."""
+    """A list that waits, for a bounded time, for servers that are starting, and for lists that have changed."""
 
-    __slots__ = ("agent", "method", "mid", "modern", "timer")
+    __slots__ = ("agent", "coming", "method", "mid", "modern", "timer")
 
-    def __init__(self, agent: Agent, method: str, mid: bytes, modern: bool) -> None:
+    def __init__(self, agent: Agent, method: str, mid: bytes, modern: bool, coming: list[tuple[Worker, int]]) -> None:
         self.method = method
         self.agent = agent
         self.mid = mid
         self.modern = modern
+        #: The servers whose new lists it waits for, with what each is waited for under.
+        self.coming = coming
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -58,6 +61,7 @@ class Lists:
         self._snapshot = supervisor.snapshot
         self._workers = supervisor.workers
         self._look_up = supervisor.look_up
+        self._catch_up = supervisor.catch_up
         self._sight = sight
         self._wait = wait
         self._ttl = ttl
@@ -71,17 +75,24 @@ class Lists:
             self._next_page(agent, method, mid, modern, cursor, trace)
             return
         unlisted: list[InstanceKey] = []
+        coming: list[tuple[Worker, int]] = []
         for key in self._sight.seen(agent.workspace, agent.view).values():
             if (worker := self._workers.get(key)) is not None:
                 worker.list_wanted(method)
                 if not worker.listed:
                     unlisted.append(key)
+                elif number := worker.coming(method, self._wait):
+                    coming.append((worker, number))
         # What a server offered when another daemon ran is looked for by whoever asks, and is there in no time.
         looking = bool(unlisted) and self._look_up(unlisted)
-        if len(self.waiting) >= MAX_WAITING or (not looking and self._sight.settled(agent.workspace, agent.view)):
+        quiet = not looking and not coming and self._sight.settled(agent.workspace, agent.view)
+        if quiet or len(self.waiting) >= MAX_WAITING:
+            # What a server has listed by now counts, though nobody was told of it yet.
+            self._catch_up()
+            agent.toolset, agent.library = self._sight.both(agent.workspace, agent.view)
             self._give(agent, method, mid, modern)
             return
-        waiting = _Waiting(agent, method, mid, modern)
+        waiting = _Waiting(agent, method, mid, modern, coming)
         self.waiting[agent, mid] = waiting
         waiting.timer = self._loop.call_later(self._wait, self._waited_enough, waiting)
 
@@ -97,12 +108,17 @@ class Lists:
 
     def due(self) -> bool:
         """Whether a list waits for nothing any more but for `renew`."""
-        return any(self._sight.settled(w.agent.workspace, w.agent.view) for w in self.waiting.values())
+        return any(self._is_due(w) for w in self.waiting.values())
 
     def renew(self) -> None:
-        """Servers may have started: give the lists that waited for them."""
-        for waiting in [w for w in self.waiting.values() if self._sight.settled(w.agent.workspace, w.agent.view)]:
+        """Servers may have started, or listed again: give the lists that waited for them."""
+        for waiting in [w for w in self.waiting.values() if self._is_due(w)]:
             self._waited_enough(waiting)
+
+    def _is_due(self, waiting: _Waiting) -> bool:
+        if any(worker.brings(waiting.method, number) for worker, number in waiting.coming):
+            return False
+        return self._sight.settled(waiting.agent.workspace, waiting.agent.view)
 
     def _waited_enough(self, waiting: _Waiting) -> None:
         self._forget(waiting)

@@ -42,7 +42,7 @@ MOST_NAMES = 1024
 _LARGE = 4096
 _NO_TRACE = bytes(16)
 #: Reasons of `channel.Receiver.unanswered` that are called otherwise in the journal.
-_CALLED = {"stopping": "stopped"}
+_CALLED = {"stopping": "stopped", "unsent": "lost", "overdue": "timeout"}
 #: How results end whose last member is `isError`; the comma says that the name is not the end of a longer one.
 _FINE = (b',"isError":false}', b', "isError": false}')
 _FAILED = (b',"isError":true}', b', "isError": true}')
@@ -370,5 +370,4 @@ def outcome_of(result: Raw, modern: bool) -> int:
 
 def _untouched(call: AgentCall) -> bool:
     """Whether its request waits in mcphub: to be sent, or to be sent again after a server that wanted fewer."""
-    ask = getattr(call.client.channel, "untouched", None)
-    return ask is not None and bool(ask(call.up_id))
+    return call.task is None and call.client.untouched(call.up_id)

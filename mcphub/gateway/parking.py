@@ -37,6 +37,8 @@ ABSENT = 30.0
 MOST_OF_AGENT = 20
 MOST_OF_SERVER = 100
 MOST_KEPT = 200
+#: Calls that are gone of which it is remembered why.
+MOST_GONE = 1000
 #: The largest end that is kept once somebody has got it, bytes.
 MAX_KEPT = 1 << 20
 
@@ -49,6 +51,12 @@ _NO_ANSWER = {
     "sampling/createMessage": (-1, "nobody answered"),
     "roots/list": (jsonrpc.INTERNAL_ERROR, "nobody answered"),
 }
+
+#: Why a call is gone; by the `kind` of gateway.call.Accounts.ended, where mcphub itself ended it.
+TIME_OVER = "the time for the answer was over"
+_WHY = {"cancelled": "its request was cancelled", "timeout": TIME_OVER}
+_ENDED = "it has ended, and what it came to is no longer kept"
+_ANY = f"mcphub was restarted, {TIME_OVER}, or {_WHY['cancelled']}"
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -218,6 +226,8 @@ class Parking:
         self._calls: dict[str, Parked] = {}
         #: Those that have ended, and were told so.
         self._told: dict[str, None] = {}
+        #: Why those that are gone are, by their ids.
+        self._gone: dict[str, str] = {}
         self._loop = asyncio.get_running_loop()
 
     # --- questions ---------------------------------------------------------------------------------------------------
@@ -291,7 +301,7 @@ class Parking:
         """The agent comes back with this state, whose seal was whole, for this request."""
         seat = self._calls.get(state.parked)
         if seat is None:
-            agent.send(lost(mid, of, state, meta.trace))
+            agent.send(lost(mid, of, state, meta.trace, self._gone.get(state.parked, _ANY)))
         elif seat.end:
             agent.send(b'{"jsonrpc":"2.0","id":%b,' % mid + seat.end)
             self._tell(seat)
@@ -366,10 +376,13 @@ class Parking:
             if oldest is not None:
                 self._forget(oldest)
 
-    def _forget(self, seat: Parked) -> None:
+    def _forget(self, seat: Parked, why: str = _ENDED) -> None:
         _stop(seat)
         self._calls.pop(seat.id, None)
         self._told.pop(seat.id, None)
+        if len(self._gone) >= MOST_GONE:
+            del self._gone[next(iter(self._gone))]
+        self._gone[seat.id] = why
         seat.call.caller = seat.agent  # a call is not looked into for cycles: with its seat it would stay for ever
 
     def cancel(self, agent: Caller, mid: bytes) -> bool:
@@ -409,7 +422,7 @@ class Parking:
     def abandon(self, seat: Parked, reason: str, kind: str = "cancelled") -> None:
         """Nobody wants it any more: end it upstream, and forget it; `kind` as in gateway.call.Accounts.ended."""
         seat.call.withdraw(reason, kind)
-        self._forget(seat)
+        self._forget(seat, _WHY[kind])
 
     def _unanswered(self, seat: Parked) -> None:
         asked, seat.asked = seat.asked, {}
@@ -428,13 +441,10 @@ class Parking:
                 del seat.asked[key]
 
 
-def lost(mid: bytes, of: mrtr.Round, state: mrtr.State, trace: str = "") -> bytes:
-    """The answer to a request that comes back for a call of which nothing is kept here any more."""
+def lost(mid: bytes, of: mrtr.Round, state: mrtr.State, trace: str = "", why: str = _ANY) -> bytes:
+    """The answer to a request that comes back for a call of which nothing is kept here any more, for this reason."""
     what = of.target if of.method == "tools/call" else of.method
-    text = (
-        f"the call of {what} at the server {of.server} that waited for this answer is gone: mcphub was restarted, or "
-        "the time for the answer was over"
-    )
+    text = f"the call of {what} at the server {of.server} that waited for this answer is gone: {why}"
     more: dict[str, object] = {"tool": what}
     if of.method != "tools/call":
         text, more["retryable"] = f"{text}; it only reads, so it can be made again, without requestState", True

@@ -7,13 +7,13 @@ own name or URI, and what comes back is `forward.Forwarded`'s.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import time_ns
 
 import msgspec
 
-from mcphub.catalog.library import Lead, Library
+from mcphub.catalog.library import PROMPTS, RESOURCES, Lead, Library
 from mcphub.channel import Data
 from mcphub.connection import capability_sets
 from mcphub.connection.machine import Pending
@@ -142,9 +142,13 @@ class Reading:
         try:
             lead, params = aim(library, method, _members(raw or b"{}"))
         except Nowhere as e:
-            if e.name and (unlisted := self._unlisted(agent, e)) is not None:
-                self._unavailable(agent, mid, method, raw, meta, unlisted)
-                return
+            if e.name and (worker := self._owner(agent, e)) is not None:
+                if worker.unlisted:
+                    self._unavailable(agent, mid, method, raw, meta, worker.key)
+                    return
+                list_of, again = RESOURCES if e.uri else PROMPTS, self._again(agent, mid, method, raw, meta)
+                if self._awakening.hold_for_list(agent, mid, worker, list_of, again, meta):
+                    return
             data = add_to_data(msgspec.json.encode({"uri": e.uri}) if e.uri else b"", error_data(e.kind))
             agent.send(jsonrpc.error_frame(mid, jsonrpc.INVALID_PARAMS, str(e), traced(data, meta.trace)))
             return
@@ -246,29 +250,34 @@ class Reading:
             return
         request.go(params_for(client, params, meta, agent.offers))
 
-    def _unlisted(self, agent: Agent, nowhere: Nowhere) -> InstanceKey | None:
-        """The server that may have what is not known, since what it has is not."""
+    def _owner(self, agent: Agent, nowhere: Nowhere) -> Worker | None:
+        """The server that would have what is not known."""
         seen = self._sight.seen(agent.workspace, agent.view)
         key = (whose_uri if nowhere.uri else whose_name)(seen, agent.view, nowhere.name)
-        worker = self._workers.get(key) if key is not None else None
-        return key if worker is not None and worker.unlisted else None
+        return self._workers.get(key) if key is not None else None
+
+    def _again(self, agent: Agent, mid: bytes, method: str, raw: Raw, meta: RequestMeta) -> Callable[[], None]:
+        kept = Raw(bytes(raw))
+
+        def again() -> None:
+            agent.library = self._sight.both(agent.workspace, agent.view)[1]  # over HTTP nobody else renews it
+            self.ask(agent, mid, method, kept, meta)
+
+        return again
 
     def _unavailable(
         self, agent: Agent, mid: bytes, method: str, raw: Raw, meta: RequestMeta, key: InstanceKey
     ) -> None:
         """Its server is not there: the request waits for it, or is told so."""
-        worker, server, kept = self._workers.get(key), key.name, Raw(bytes(raw))
+        worker, server = self._workers.get(key), key.name
         if worker is not None:
             limit = worker.spec.call_timeout
-
-            def again() -> None:
-                agent.library = self._sight.both(agent.workspace, agent.view)[1]  # over HTTP nobody else renews it
-                self.ask(agent, mid, method, kept, meta)
 
             def late() -> None:
                 text, data = starts_too_slowly(server, limit), traced(error_data("unavailable", server), meta.trace)
                 agent.send(jsonrpc.error_frame(mid, jsonrpc.INTERNAL_ERROR, text, data))
 
+            again = self._again(agent, mid, method, raw, meta)
             if self._awakening.hold(agent, mid, worker, again, late, meta):
                 return
         state = worker.state if worker is not None else None

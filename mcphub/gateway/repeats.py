@@ -1,7 +1,7 @@
 """Owns which calls of which agent failed lately, so that one that makes the same failing call again and again is told.
 
-It must not know why they failed, nor keep any argument: of those only a digest stays. Nothing becomes of a call
-because of what is kept here.
+It must not know why they failed, but for what says nothing of the call itself, nor keep any argument: of those only a
+digest stays. Nothing becomes of a call because of what is kept here.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ WITHIN = 600.0
 MAX_AGENTS = 200
 MAX_TOOLS = 20
 MAX_CALLS = 8
+#: Failures that are not the call's own: a budget is a task's, and the next one has its own.
+NOT_COUNTED = frozenset({"task_budget"})
 
 
 class _Failed(msgspec.Struct):
@@ -53,7 +55,10 @@ class Repeats:
 
     def failed(self, who: object, tool: str, arguments: Data | None, how: str) -> str:
         """Note a failure; what the agent is to be told about its being one of several, "" = nothing. `how` is equal for
-        failures that are alike. `arguments` None = nobody knows them any more."""
+        failures that are alike; those that are NOT_COUNTED are as if they had not been. `arguments` None = nobody knows
+        them any more."""
+        if how in NOT_COUNTED:
+            return ""
         now = self._now()
         if now - self._swept > WITHIN / 10:
             self._sweep(now)

@@ -6,7 +6,7 @@ It must not send a request to a server. What a state says is in its seal alone; 
 from __future__ import annotations
 
 from mcphub.gateway.call import Caller
-from mcphub.gateway.parking import Parking, lost
+from mcphub.gateway.parking import TIME_OVER, Parking, lost
 from mcphub.gateway.rounds import Rounds
 from mcphub.protocol import jsonrpc, mrtr
 from mcphub.protocol.envelope import RequestMeta, error_data, traced
@@ -28,7 +28,7 @@ class Retries:
             state = self._rounds.unsealed(of, sealed)
         except mrtr.Expired as e:
             if e.state.parked:
-                agent.send(lost(mid, of, e.state, meta.trace))
+                agent.send(lost(mid, of, e.state, meta.trace, TIME_OVER))
             else:
                 self._refuse(agent, mid, meta, of, e)
             return None

@@ -60,6 +60,9 @@ FAILURES: Mapping[str, Failure] = {
     "tls": Failure(Class.TRANSPORT, False),
     # The transport itself has waited for as long as the server wanted, and sent it again (transport/http_request.py).
     "rate_limited": Failure(Class.TRANSPORT, False),
+    "unsent": Failure(Class.TRANSPORT, True),
+    # No time is left for another attempt.
+    "overdue": Failure(Class.TRANSPORT, False),
     "lost": Failure(Class.ANSWER_LOST, True),
     "ended": Failure(Class.ANSWER_LOST, True),
     "exited": Failure(Class.ANSWER_LOST, True),

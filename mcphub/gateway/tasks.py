@@ -40,6 +40,8 @@ CANCEL_TRIES = 60
 MOST_LEFT = 1000
 #: Kinds of `unanswered` that say something of the answer itself, or of the time: another connection would not help.
 _FINAL = frozenset(["timeout", "unreadable", "stopping"])
+#: What it means for a call that has become a task where a request about that was not sent.
+_OF_THE_TASK = {"overdue": "timeout", "unsent": "lost"}
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -113,6 +115,8 @@ class TaskCall(AgentCall, gc=False, eq=False):
 
     def unanswered(self, kind: str, message: str) -> None:
         run = self.task
+        if run is not None:
+            kind = _OF_THE_TASK.get(kind, kind)
         if run is not None and run.ending and kind not in _FINAL:
             run.of.lost(self, run)
         else:

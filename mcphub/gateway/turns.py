@@ -158,8 +158,9 @@ class Turns:
         if self._others(call):
             return False
         others = [w for w in call.client.waiting().values() if isinstance(w, AgentCall)]
-        # Who was asked may need another call for the answer: behind those who wait, none of them would ever go on.
-        return call.key not in self._waiting or any(other.questions is not None for other in others)
+        # Who is asked may need another call for the answer: behind those who wait, none of them would ever go on. Once
+        # it has answered it waits for its turn as all do, or who answers at once would be before the others for ever.
+        return call.key not in self._waiting or any(other.still for other in others)
 
     def ended(self, call: AgentCall) -> None:
         """A call is over, whatever way, or waits no more: the next agent's may go."""
@@ -218,8 +219,12 @@ class Turns:
     def _too_long(self, call: AgentCall, waited: float = 0.0) -> None:
         """It has waited so many seconds, or all that it has."""
         if not waited and call.deadline >= call.until:
-            text = f"{call.tool} was not sent to the server {call.server}: the deadline of its task has passed while "
-            call.turned_down("task_budget", f"{text}other agents' calls were in the way.")
+            why = "the deadline of its task has passed while other agents' calls were in the way"
+            if call.trouble is not None:
+                call.gives_up(why)
+            else:
+                text = f"{call.tool} was not sent to the server {call.server}: {why}."
+                call.turned_down("task_budget", text)
             return
         text = f"other agents' calls were in the way for {waited or call.idle:.3g} s"
         call.not_sent("busy", self._because(call, text))

@@ -58,15 +58,14 @@ class Pending:
     def take(self, mid: object) -> Waiter | None:
         """The waiter a reply belongs to, removed; None for an id that is unknown, late, or of a form that is no id of
         ours ("07", null). A canonical decimal string of one of our ids is accepted."""
-        if type(mid) is int:
-            return self.waiting.pop(mid, None)
-        if type(mid) is str and len(mid) <= MAX_ID_DIGITS and mid.isascii() and mid.isdecimal() and mid[0] != "0":
-            return self.waiting.pop(int(mid), None)
-        return None
+        number = _number(mid)
+        return self.waiting.pop(number, None) if number is not None else None
 
     def progress(self, token: object, now: float) -> Waiter | None:
-        """The waiter a progress notification belongs to; its deadline moves, never nearer."""
-        waiter = self.waiting.get(token) if type(token) is int else None
+        """The waiter a progress notification belongs to, by its token as `take` reads an id; its deadline moves, never
+        nearer."""
+        number = _number(token)
+        waiter = self.waiting.get(number) if number is not None else None
         if waiter is not None and waiter.idle:
             waiter.deadline = max(waiter.deadline, min(now + waiter.idle, waiter.hard))
         return waiter
@@ -83,3 +82,12 @@ class Pending:
         all_ = list(self.waiting.values())
         self.waiting.clear()
         return all_
+
+
+def _number(mid: object) -> int | None:
+    """The id of ours that this may be, as an integer; None for what is of no form of one."""
+    if type(mid) is int:
+        return mid
+    if type(mid) is str and len(mid) <= MAX_ID_DIGITS and mid.isascii() and mid.isdecimal() and mid[0] != "0":
+        return int(mid)
+    return None

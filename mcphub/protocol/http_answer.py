@@ -1,7 +1,7 @@
 """Owns what an HTTP answer to one MCP message means: a message to hand on, a stream to read, or why neither came.
 
 It must not read sockets or keep state. Source: MCP spec 2026-07-28 and 2025-11-25, basic/transports; a JSON-RPC body
-counts whatever the status, since no status is fixed for most errors.
+counts whatever the status, since no status is fixed for most errors, and since who has a result was answered.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONGEST_ERROR = 1 << 20
 #: Seconds of a Retry-After that are honoured; more is taken for this.
 RETRY_AFTER_MOST = 86_400.0
 
-#: Statuses of gateways and guards: a JSON-RPC body in them is theirs, not the server's.
+#: Statuses of gateways and guards: a JSON-RPC error in them is theirs, not the server's. A result is nobody else's.
 _NOT_THE_SERVER = frozenset([401, 403, 429, 502, 503, 504])
 _LATER = frozenset([408, 425, 429])
 _NO_POST = frozenset([400, 404, 405])
@@ -44,6 +44,8 @@ _NO_SESSION = -32001
 _OF_SESSIONS = frozenset([-32000, _NO_SESSION, jsonrpc.INVALID_REQUEST])
 #: What a connection that ended with its session says; the worker knows it by this.
 SESSION_GONE = "the server does not know the session any more"
+#: Of a text that is shown: it repeats a message, plainly, as a string in another, or in a page.
+_OF_JSONRPC = re.compile(r"""jsonrpc(?:\\*["']|&)""")
 _NEWLINES = bytes.maketrans(b"\r\n", b"  ")
 
 #: Takes out of a text what is secret. A server may repeat what it was sent.
@@ -107,8 +109,9 @@ class Refusal(msgspec.Struct, frozen=True):
 def reply(
     mid: int, head: Head, body: bytes, *, session: bool, probing: bool, now: float, clean: Clean = as_it_is
 ) -> bytes | Refusal:
-    """The message that answers request `mid`, without its newline, or why there is none.
+    """The message that answers request `mid` (0 = it was none), without its newline, or why there is none.
 
+    The result of this very request is its answer whatever the status, but for a challenge to sign in.
     `session`: the request named one. `probing`: it was `server/discover`; then an answer that has nothing to do with
     MCP becomes a JSON-RPC error, from which the probe concludes that the server is a legacy one. `now` is wall clock
     seconds, for a Retry-After that is a date. `clean` goes over whatever is shown of the answer, and over errors beside
@@ -116,6 +119,8 @@ def reply(
     """
     body = one_line(body)
     if not head.ok:
+        if not (head.status in (401, 403) and head.challenge) and has_result(mid, body):
+            return body
         body = _without_secrets(body, clean)
     said = body[:1] in (b"{", b"[")
     refusal = _status(mid, head, body if said else b"", session, now)
@@ -126,9 +131,9 @@ def reply(
         if isinstance(message, bytes) or (head.ok and not probing):
             return message
     if refusal is None:
-        refusal = Refusal("unreadable", _not_mcp(head, body, clean))
-    elif body:
-        refusal = Refusal(refusal.kind, f"{refusal.message}: {shown(body, clean)}", refusal.later, refusal.retry_after)
+        refusal = Refusal("unreadable", _not_mcp(mid, head, body, clean))
+    elif text := said_in(mid, body, clean):
+        refusal = Refusal(refusal.kind, f"{refusal.message}: {text}", refusal.later, refusal.retry_after)
     if probing and not refusal.later:
         return jsonrpc.error_frame(b"%d" % mid, jsonrpc.INVALID_REQUEST, refusal.message)[:-1]
     return refusal
@@ -144,9 +149,12 @@ def older(head: Head, reply: bytes | Refusal) -> bytes | Refusal:
     if isinstance(reply, Refusal):
         return Refusal("older", reply.message) if reply.kind in ("refused", "unreadable") else reply
     try:
-        error = jsonrpc.read_error(jsonrpc.decode(reply).error)
+        raw = jsonrpc.decode(reply).error
     except NotAMessage:
         return reply
+    if not raw:
+        return reply
+    error = jsonrpc.read_error(raw)
     if head.status == 400 or error.code in MODERN_ERRORS:
         return reply
     return Refusal("older", f"HTTP {head.status} {_phrase(head.status)}: {error.message[:SHOWN]} ({error.code})")
@@ -179,6 +187,17 @@ def addressed(mid: int, data: bytes) -> tuple[bytes, bool]:
     return jsonrpc.error_frame(b"%d" % mid, error.code, error.message, bytes(error.data))[:-1], True
 
 
+def has_result(mid: int, body: bytes) -> bool:
+    """Whether a body is the result of request `mid`, or a batch with it; nothing is the result of 0."""
+    try:
+        if body[:1] == b"[":
+            return any(has_result(mid, part) for part in jsonrpc.split_batch(body))
+        env = jsonrpc.decode(body)
+    except NotAMessage:
+        return False
+    return bool(mid and env.result) and isinstance(env.id, int | str) and str(env.id) == str(mid)
+
+
 def _message(mid: int, body: bytes, ok: bool) -> bytes | Refusal:
     """The message in a body that looks like JSON."""
     if body[:1] == b"[":
@@ -191,7 +210,7 @@ def _message(mid: int, body: bytes, ok: bool) -> bytes | Refusal:
     except NotAMessage as e:
         return Refusal("unreadable", str(e))
     if env.method is None and not ok and not env.error:
-        return Refusal("unreadable", "a result beside a status that says error")
+        return Refusal("unreadable", "another request's result beside a status that says error")
     return message
 
 
@@ -245,13 +264,14 @@ def _session_is_gone(mid: int, status: int, body: bytes) -> bool:
     return (not own or code in _OF_SESSIONS) and _SESSION_TEXT.search(text) is not None
 
 
-def _not_mcp(head: Head, body: bytes, clean: Clean) -> str:
+def _not_mcp(mid: int, head: Head, body: bytes, clean: Clean) -> str:
     named = f"HTTP {head.status} {_phrase(head.status)}".rstrip()
     if not body:
         return f"answered with {named} and nothing else"
     what = clean(head.kind) or "no content type"
     hint = " (a sign-in page, or a proxy's?)" if "html" in what or body[:1] == b"<" else ""
-    return f"answered with {named} and {ascii(what)[1:-1][:80]}{hint}: {shown(body, clean)}"
+    text = said_in(mid, body, clean)
+    return f"answered with {named} and {ascii(what)[1:-1][:80]}{hint}{text and f': {text}'}"
 
 
 def _without_secrets(body: bytes, clean: Clean) -> bytes:
@@ -269,6 +289,22 @@ def _without_secrets(body: bytes, clean: Clean) -> bytes:
         except msgspec.DecodeError:
             return b""
     return found
+
+
+def said_in(mid: int, body: bytes, clean: Clean = as_it_is) -> str:
+    """What the body of an answer to request `mid` says, fit to be shown to whoever asked; "" = nothing. Of a JSON-RPC
+    error it is the message alone, and nothing of what else repeats a message or the id: those of the connection to the
+    server mean another request, or none, to an agent."""
+    try:
+        error = jsonrpc.decode(body).error
+    except NotAMessage:
+        text = clean(body[:LOOKED_THROUGH].decode("utf-8", "replace"))[: SHOWN + len("jsonrpc")]
+        own_id = rf"""id(?:\\*["']|&\w+;)\s*:\s*(?:\\*["']|&\w+;)?{mid}\b"""
+        if _OF_JSONRPC.search(text) or (mid and re.search(own_id, text, re.IGNORECASE)):
+            return ""
+        return shown(body, clean) if body else ""
+    message = jsonrpc.read_error(error).message if error else ""
+    return shown(message.encode("utf-8", "replace"), clean) if message else ""
 
 
 def shown(body: bytes, clean: Clean = as_it_is) -> str:

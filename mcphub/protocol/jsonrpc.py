@@ -45,6 +45,10 @@ class Envelope(msgspec.Struct, gc=False):
     error: Raw = EMPTY
 
 
+class Mended(Envelope, gc=False):
+    """One in which half a surrogate pair was replaced: another text than its sender wrote."""
+
+
 class _Result(msgspec.Struct, gc=False):
     """A message that is a result under an integer id."""
 
@@ -220,7 +224,8 @@ def repair(line: Line) -> Envelope:
     """The slow path of `decode`: accepts what can be understood without guessing. Raises NotAMessage for the rest.
 
     Accepted: BOM, white space, a whole float as id (7.0), lone surrogates inside payloads and the method (become
-    U+FFFD), null for a member that is missing (`"error":null` beside a result, `"result":null` beside an error).
+    U+FFFD, which the type Mended tells), null for a member that is missing (`"error":null` beside a result,
+    `"result":null` beside an error).
     Refused: duplicate members of the envelope, both a result and an error, NaN and Infinity, a missing `jsonrpc`, ids
     of another type.
     """
@@ -256,26 +261,31 @@ def repair(line: Line) -> Envelope:
     if len(known) != len(set(known)):
         raise NotAMessage("duplicate members in the envelope", "envelope")
     env = Envelope(jsonrpc="2.0")
+    mended = False
     if "id" in fields:
         env.id = _read_id(fields["id"])
     if fields.get("method", "null") != "null":
         if fields["method"][0] != '"':
             raise NotAMessage("`method` is not a string", "envelope")
-        env.method = json.loads(_SURROGATES.sub(_replace_lone, fields["method"]))
+        method = _SURROGATES.sub(_replace_lone, fields["method"])
+        mended = method != fields["method"]
+        env.method = json.loads(method)
     if fields.get("error") == "null" and "result" in fields:
         del fields["error"]
     elif fields.get("result") == "null" and "error" in fields:
         del fields["result"]
     for name in ("params", "result", "error"):
         if name in fields:
-            setattr(env, name, Raw(_SURROGATES.sub(_replace_lone, fields[name]).encode("utf-8")))
+            payload = _SURROGATES.sub(_replace_lone, fields[name])
+            mended = mended or payload != fields[name]
+            setattr(env, name, Raw(payload.encode("utf-8")))
     if env.method is not None and (env.result or env.error):
         raise NotAMessage("both a method and an answer", "envelope")
     if env.method is None and not env.result and not env.error:
         raise NotAMessage("neither a method nor a result nor an error", "envelope")
     if env.result and env.error:
         raise NotAMessage("both a result and an error", "envelope")
-    return env
+    return Mended(env.jsonrpc, env.id, env.method, env.params, env.result, env.error) if mended else env
 
 
 def _replace_lone(m: re.Match[str]) -> str:

@@ -420,7 +420,7 @@ class CallJournal:
         while number & _MASK in taken:
             number += 1
         # A store begins with clearing its place, and may write a number byte by byte.
-        begun = {number & (1 << bits) - 1 for bits in (8, 16, 24, 32)}
+        begun = {number & (1 << bits) - 1 for bits in (0, 8, 16, 24, 32)}
         return at == HEADER + (number & _MASK) * RECORD and outcome in (0, OPEN) and tag in begun
 
     def _make(self, records: dict[int, bytes]) -> None:

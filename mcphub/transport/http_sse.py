@@ -30,6 +30,7 @@ from mcphub.protocol.mirrored import Told
 from mcphub.spec import HttpSpec, ServerSpec
 from mcphub.transport import sign_in
 from mcphub.transport.admission import Admission
+from mcphub.transport.framing import MAX_MESSAGE
 from mcphub.transport.http_request import (
     RATE_TRIES,
     HttpRequest,
@@ -240,8 +241,11 @@ class HttpSseChannel:
             )
             if isinstance(reply, Refusal) and not head.ok:
                 return reply
-            shown = reply.message if isinstance(reply, Refusal) else http_answer.shown(reply, self._clean)
-            why = shown if isinstance(reply, Refusal) else f"HTTP {head.status}: {shown}"
+            if isinstance(reply, Refusal):
+                why = reply.message
+            else:
+                text = http_answer.said_in(0, reply, self._clean)
+                why = f"HTTP {head.status}{text and f': {text}'}"
             return Refusal("refused", f"{why}, which is no event stream")
         if missing := self._client.waits_for:
             return Refusal("unreachable", f"no {missing} within {self._patience:g} s")
@@ -318,11 +322,11 @@ class HttpSseChannel:
                         refusal = await self._ask(request)
         except Exception as e:  # a fault of ours must not take the other requests along
             self._internal(e)
-        finally:
-            del self._posting[request.mid]
-            self.full = len(self._posting) >= FULL_AT
-            if self._gone is not None and not self._posting:
-                self._gone.set()
+        # Not where all tasks are cancelled: `untouched` is asked yet.
+        del self._posting[request.mid]
+        self.full = len(self._posting) >= FULL_AT
+        if self._gone is not None and not self._posting:
+            self._gone.set()
         if refusal is None and request.sent and self._admission is not None:
             self._admission.accepted()
         if refusal is not None and not request.answered and not request.cancelled:
@@ -343,14 +347,16 @@ class HttpSseChannel:
     async def _ask(self, request: HttpRequest) -> Refusal | None:
         tries = 1 if request.method == "initialize" else RATE_TRIES
         until = anyio.current_time() + time_for(request.method, self._spec)
-        while (refusal := await self._attempt(request)) is not None:
+        while not (request.cancelled or self._over):  # else it counts as untouched
+            if (refusal := await self._attempt(request)) is None:
+                return None
             tries -= 1
             rest = rest_of(refusal, until - anyio.current_time()) if tries else None
             if rest is None:
-                break
+                return refusal
             request.sent = False  # refused, so not acted on
             await anyio.sleep(rest)
-        return refusal
+        return None
 
     async def _attempt(self, request: HttpRequest) -> Refusal | None:
         if self._endpoint is None:
@@ -363,7 +369,7 @@ class HttpSseChannel:
                 if head.ok:
                     await _drain(answer)
                     return None
-                body = await answer.read(MAX_IGNORED)
+                body = await answer.read(MAX_MESSAGE)  # what counts may be here as well
         except TransportError as e:
             return Refusal(e.kind, str(e))
         reply = http_answer.reply(
@@ -371,8 +377,12 @@ class HttpSseChannel:
         )
         if isinstance(reply, Refusal):
             return reply
+        if request.answered:  # on the stream
+            return None
+        reply, request.answered = http_answer.addressed(request.mid, reply)
         self._bring(reply)
-        return None
+        # Of a batch, or of an id that is not the one asked with, only the receiver knows what it answered.
+        return None if request.answered else Refusal("unreadable", "the answer is to another request")
 
     async def _post_other(
         self,

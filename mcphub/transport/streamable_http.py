@@ -29,7 +29,7 @@ from mcphub.protocol.eventstream import EventDecoder, EventTooLarge
 from mcphub.protocol.http_answer import SESSION_GONE, Clean, Refusal, as_it_is
 from mcphub.protocol.jsonrpc import Envelope, NotAMessage
 from mcphub.protocol.mirrored import Table, Told
-from mcphub.spec import HttpSpec, ServerSpec
+from mcphub.spec import HTTP_CALLS, HttpSpec, ServerSpec
 from mcphub.transport import sign_in
 from mcphub.transport.admission import Admission
 from mcphub.transport.framing import MAX_MESSAGE
@@ -51,9 +51,10 @@ from mcphub.transport.stderr import StderrRing
 if TYPE_CHECKING:
     from mcphub.net import Answer, Header, HttpClient
 
-#: Requests that travel at once; streams that stay open are not counted. Further ones wait here, and from so many on
-#: the server counts as overloaded.
-MAX_RUNNING = 100
+#: Requests that travel at once, or twice as many as its entry allows calls; streams that stay open are not counted.
+#: Further ones wait here, but for mcphub's own, and from so many on the server counts as overloaded. It is more than
+#: there are calls: those wait where agents have their turns (gateway/lanes.py), and here is no turn but the first's.
+MAX_RUNNING = 2 * HTTP_CALLS
 #: Tasks that are kept for further requests.
 MAX_RESTING = 32
 FULL_AT = 1000
@@ -93,7 +94,9 @@ class HttpChannel:
         clean: Clean = as_it_is,
         admission: Admission | None = None,
         count: Callable[[str], None] | None = None,
+        calls: int = 0,
     ) -> None:
+        """`calls`: how many its entry allows at once, 0 = it does not say."""
         self.full = False
         self.current: int | None = None
         self.returned: dict[int, bytes] = {}
@@ -122,6 +125,7 @@ class HttpChannel:
         self._resting: list[asyncio.Future[HttpRequest]] = []
         self._waiting: dict[int, HttpRequest] = {}
         self._counted = 0
+        self._most = 2 * calls
         self._session = HttpSession(client, self._common, self._follow, self._odd, self._session_gone)
         self._gone: anyio.Event | None = None
         self._reached = False
@@ -225,7 +229,7 @@ class HttpChannel:
             self._session.begin()
         elif request.method == "tools/list":
             self._lists_modern = request.modern
-        if request.counted and self._counted >= MAX_RUNNING:
+        if request.counted and self._counted >= MAX_RUNNING and self._counted >= self._most and not request.own:
             self._waiting[request.mid] = request
             self.full = len(self._waiting) >= FULL_AT
             return
@@ -282,18 +286,16 @@ class HttpChannel:
         """One request until its answer, its end or its cancellation."""
         try:
             with request.scope:
-                if request.cancelled:
-                    return
-                if self._session.gate is not None and not request.modern:
+                if self._session.gate is not None and not request.modern and not request.cancelled:
                     await self._session.gate.wait()
                 await self._ask(request)
         except Exception as e:  # a fault of ours must not take the other requests along
             self._internal(e)
-        finally:
-            del self._running[request.mid]
-            self._release(request)
-            if self._gone is not None and not self._counted:
-                self._gone.set()
+        # Not where all tasks are cancelled: what waits is not sent in that moment, and `untouched` is asked yet.
+        del self._running[request.mid]
+        self._release(request)
+        if self._gone is not None and not self._counted:
+            self._gone.set()
 
     def _release(self, request: HttpRequest) -> None:
         """Its place is another's; once for each request."""
@@ -313,13 +315,17 @@ class HttpChannel:
     async def _ask(self, request: HttpRequest) -> None:
         tries = 1 if request.probes or request.method == "initialize" else RATE_TRIES
         until = anyio.current_time() + self._time_for(request.method)
-        while (refusal := await self._attempt(request)) is not None:
+        while not (request.cancelled or self._over):  # else it counts as untouched
+            if (refusal := await self._attempt(request)) is None:
+                break
             tries -= 1
             rest = rest_of(refusal, until - anyio.current_time()) if tries else None
             if rest is None:
                 break
             request.sent = False  # refused, so not acted on
             await anyio.sleep(rest)
+        else:
+            return
         if refusal is None:
             if self._doubt:
                 self._sure_again()
@@ -386,6 +392,8 @@ class HttpChannel:
         reply = http_answer.reply(request.mid, head, body, session=named, probing=probing, now=now, clean=clean)
         if request.method == "initialize":
             reply = http_answer.older(head, reply)
+            if not head.ok and isinstance(reply, bytes) and http_answer.has_result(request.mid, reply):
+                self._session.take(answer)
         if isinstance(reply, Refusal):
             return reply
         if head.status == 400 and request.modern and await self._annotated_anew(request, reply):
@@ -597,7 +605,7 @@ async def open_streamable_http(
         url = str(transport.url)
         channel = HttpChannel(
             client, transport.headers, receiver, note, around.report, patience, url, around.clean, around.admission,
-            around.count,
+            around.count, spec.allowance.server.calls if spec.allowance is not None else 0,
         )  # fmt: skip
         async with anyio.create_task_group() as tasks:
             await tasks.start(channel.run)

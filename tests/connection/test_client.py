@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from mcphub.channel import Data
 from mcphub.connection import client as module
 from mcphub.connection.client import Client, Reply
 from mcphub.connection.held import Held
@@ -309,6 +310,24 @@ async def test_what_shows_that_it_was_read() -> None:
     assert wire.sent[-1]["method"] == "notifications/cancelled" and client.unread(60) == []
 
 
+async def test_what_was_withdrawn_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a server reads in no known order it is forgotten after a while, though nothing more is withdrawn."""
+    monkeypatch.setattr(module, "LONG_AGO", 0.02)
+    client, _, _ = opened()
+    call(client)
+    call(client)
+    client.withdraw(1, "enough")
+    client.withdraw(2, "enough")
+    assert len(client.unread(60)) == 2
+    with anyio.fail_after(5):
+        while client.withdrew:  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+    call(client)
+    client.withdraw(3, "enough")
+    assert len(client.unread(60)) == 1
+    client.lost("")
+
+
 async def test_late_answers_of_what_was_withdrawn() -> None:
     """Its server is done with that; and behind requests that were too late goes a ping as well."""
     client, wire, _ = opened()
@@ -419,7 +438,8 @@ async def test_progress_for_what_has_no_clock() -> None:
     ("params", "counter"),
     [
         ('{"progressToken":9,"progress":1}', "late_progress"),
-        ('{"progressToken":"1","progress":1}', "late_progress"),
+        ('{"progressToken":"01","progress":1}', "late_progress"),
+        ('{"progressToken":"9","progress":1}', "late_progress"),
         ('{"progressToken":null}', "bad_progress"),
         ('{"progressToken":1.5}', "bad_progress"),
         ('{"progressToken":true}', "bad_progress"),
@@ -439,6 +459,43 @@ async def test_progress_for_nobody(params: str, counter: str) -> None:
     assert client.counters[counter] >= 1
     assert sum(client.counters.values()) == 2
     assert heard.news == []
+
+
+async def test_progress_whose_token_came_back_as_a_string() -> None:
+    """C156: it is taken as an answer with such an id is, and noted."""
+    client, _, heard = opened()
+    waiter = call(client)
+    say(client, {"method": "notifications/progress", "params": {"progressToken": "1", "progress": 1}})
+    assert waiter.told == [b'{"progressToken": "1", "progress": 1}']
+    assert client.counters == {"id_type": 1}
+    assert heard.notes == ["sent progress with the token as a string: '1'"]
+
+
+@pytest.mark.parametrize("progress", ['"x"', "1e999", "-1e999", "1" * 400, "null", "true", "[1]", "[" * 5000])
+async def test_progress_that_is_no_number(progress: str) -> None:
+    """C156: it is counted and goes to nobody, but its server lives."""
+    client, _, _ = opened()
+    waiter = call(client)
+    params = f'{{"progressToken":1,"progress":{progress}}}'
+    line = f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}'
+    before, signs = waiter.deadline, client.signs
+    say(client, line)
+    assert waiter.told == [] and sum(client.counters.values()) == 1
+    if progress[:2] != "[[":
+        assert client.counters["bad_progress"] == 1
+        assert waiter.deadline >= before and client.signs == signs + 1
+
+
+async def test_half_a_surrogate_pair() -> None:
+    """C058: each message in which one was replaced is counted, and the first one told; a whole pair is none."""
+    client, _, heard = opened()
+    waiter, other = call(client), call(client)
+    say(client, '{"jsonrpc":"2.0","id":1,"result":{"a":"\\ud83d\\ude00","b":"\\ud83d"}}')
+    say(client, '{"jsonrpc":"2.0","method":"x","params":{"a":"\\ude00"}}')
+    say(client, '{"jsonrpc" : "2.0","id":2,"result":{"a":"\\ud83d\\ude00"}}')
+    assert waiter.told == [b'{"a":"\\ud83d\\ude00","b":"\\ufffd"}'] and len(other.told) == 1
+    assert client.counters == {"mended_surrogates": 2}
+    assert heard.notes == ["sent half a surrogate pair, which is passed on as U+FFFD"]
 
 
 async def test_news() -> None:
@@ -777,3 +834,69 @@ async def test_what_proves_a_session() -> None:
     call(client)
     say(client, {"id": 2, "error": {"code": -1, "message": "no"}})
     assert [*proven, client.proven] == [True, False, True]
+
+
+# --- what waits at the channel ----------------------------------------------------------------------------------------
+
+
+class Keeping(KeptChannel):
+    """A channel at which requests wait until they are sent; a cancelled one does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: set[int] = set()
+
+    def untouched(self, mid: int) -> bool:
+        return mid in self.waits
+
+    def send(self, *parts: Data) -> None:
+        super().send(*parts)
+        if self.sent[-1].get("method") == "notifications/cancelled":
+            self.waits.discard(self.sent[-1]["params"]["requestId"])
+
+
+def keeping() -> tuple[Client, Keeping]:
+    client, _, _ = opened()
+    wire = Keeping()
+    client.use(wire)
+    return client, wire
+
+
+async def test_a_call_that_waits_at_the_channel_until_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C089: it is told as one that was not acted on, and its server is not waited for; one that was sent is not, nor is
+    a request of mcphub's own told anything else than before."""
+    monkeypatch.setattr(module, "SWEEP", 0.01)
+    client, wire = keeping()
+    now = anyio.current_time()
+    waits, sent, own = call(client, Call(now)), call(client, Call(now)), Reply(now)
+    wire.waits = {1, client.start(own, "ping")}
+    with anyio.fail_after(5):
+        for one in (waits, sent):
+            await one.done.wait()
+        await own.event.wait()
+    assert [one.told[0][0] for one in (waits, sent)] == ["overdue", "timeout"]
+    assert isinstance(own.error, TransportError) and own.error.kind == "timeout"
+    assert [one.mid for one in client.withdrew.since(0.0)] == [2, 3]
+
+
+async def test_a_call_that_waits_at_the_channel_when_that_ends() -> None:
+    """C089: it was certainly not acted on, whatever ended the connection; what was sent may have been."""
+    client, wire = keeping()
+    own = Reply(anyio.current_time() + 60)
+    waits, sent = call(client), call(client)
+    wire.waits = {1, client.start(own, "ping")}
+    client.lost("away")
+    assert [one.told[0][0] for one in (waits, sent)] == ["unsent", "lost"]
+    assert "away" in waits.told[0][1]
+    assert isinstance(own.error, TransportError) and own.error.kind == "lost"
+
+
+async def test_a_call_whose_connection_is_not_open_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C089: what is held until a connection is open has not been sent."""
+    monkeypatch.setattr(module, "SWEEP", 0.01)
+    client, _, _ = opened()
+    client.use(Held())
+    waits = call(client, Call(anyio.current_time()))
+    with anyio.fail_after(5):
+        await waits.done.wait()
+    assert waits.told[0][0] == "overdue"

@@ -58,3 +58,15 @@ def test_abort() -> None:
     waiting.behind = behind
     waiting.abort()
     assert behind.aborted
+
+
+def test_what_is_held_is_untouched() -> None:
+    """The server cannot have acted on it, until it is given to somebody else or cancelled."""
+    waiting = Held()
+    for mid in (1, 2):
+        waiting.send(call(mid))
+    assert [waiting.untouched(mid) for mid in (1, 2, 3)] == [True, True, False]
+    waiting.send(jsonrpc.notification_frame("notifications/cancelled", b'{"requestId":1}'))
+    assert [waiting.untouched(mid) for mid in (1, 2)] == [False, True]
+    waiting.release()
+    assert not waiting.untouched(2)

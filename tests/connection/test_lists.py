@@ -271,6 +271,13 @@ async def test_how_long_changes_are_waited_for() -> None:
     assert lists.settle() == module.SETTLE, "nothing was listed for long"
     lists._listed_at = clock
     assert [round(lists.settle(), 2) for _ in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    clock += 0.1
+    lists.coming.awaited.add(module.TOOLS)
+    assert round(lists.settle(), 2) == 0.4, "half a second after the last time, where somebody waits"
+    clock += 0.4
+    assert lists.settle() == module.SETTLE
+    lists.coming.awaited.clear()
+    assert lists.settle() == module.SETTLE_MOST
     clock += module.SETTLE_MOST + 1
     assert lists.settle() == module.SETTLE
 

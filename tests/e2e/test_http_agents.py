@@ -319,12 +319,13 @@ async def test_notifications_and_responses(agent: HttpAgent) -> None:
 
 
 async def test_batches(hub: Hub) -> None:
-    """B80: a batch of 2025-03-26 is answered as a whole; in a newer session it is -32600."""
+    """B80: a batch of 2025-03-26 is answered as a whole, by one array; in a newer session it is -32600."""
     agent = HttpAgent(await print_url(hub))
     await agent.initialize("2025-03-26")
     echo = {"name": "mcp__old__echo", "arguments": {"text": "x"}}
     parts = [encoded("tools/call", echo, 1), encoded("notifications/x", None, None), encoded("ping", None, "2"), b"5"]
     reply = await agent.ask("POST", agent.legacy_headers, b"[" + b",".join(parts) + b"]")
+    assert isinstance(reply.document, list) and len(reply.document) == 3
     found = {m["id"]: m for m in reply.document}
     assert found.keys() == {1, "2", None}
     assert found[1]["result"]["content"][0]["text"] == "x"

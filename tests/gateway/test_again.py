@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -450,6 +451,25 @@ async def test_the_turn_of_a_call_that_waits(quick: Bench) -> None:
     for number in (2, 3):
         server.text(await server.call(number), str(number))
     assert {(await answer_to(agent, 1))["result"]["content"][0]["text"] for agent in (one, two)} == {"2", "3"}
+
+
+async def test_the_deadline_of_its_task_passes_before_its_turn(quick: Bench) -> None:
+    """A call that was sent, and waits for its turn to be sent again, is never told as one that was not."""
+    await quick.up(server := Hinting())
+    one, two = quick.agent().initialize(), quick.agent().initialize()
+    client = quick.worker(server).client
+    assert client is not None
+    quick.gateway._turns.has_asked(quick.worker(server).key, client)
+    task = {"dev.mcphub/task": {"id": "T", "deadline": time.time_ns() / 1e6 + 500}}
+    one.ask("tools/call", call("mcp__s__put", _meta=task), id=1)
+    client.unanswered((await server.call())["id"], "status", "HTTP 503")
+    two.ask("tools/call", call("mcp__s__get"), id=2)
+    await server.call(2)
+    with anyio.fail_after(5):
+        answer = await answer_to(one, 1)
+    assert kind_of(answer) == "outcome_unknown"
+    assert "deadline of its task" in answer["error"]["message"] and "not sent" not in answer["error"]["message"]
+    assert [m["params"]["name"] for m in server.of("tools/call")] == ["put", "get"]
 
 
 async def test_the_log_says_it_once(quick: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

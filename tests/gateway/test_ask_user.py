@@ -433,6 +433,23 @@ async def test_two_questions_of_one_agent(shelves: Bench, server: Shelves) -> No
     assert [len(agent.answers(n)) for n in (1, 2)] == [1, 1]
 
 
+async def test_a_call_that_was_made_after_the_question(shelves: Bench, server: Shelves) -> None:
+    """It cannot be why that was asked: the question ends with the calls that there were, however many follow."""
+    agent = legacy(shelves, ALL)
+    first, second = await calling(server, agent, 1), await calling(server, agent, 2)
+    server.ask(ELICIT, FORM)
+    since = agent.session.calls[b"2"].still
+    third = await calling(server, agent, 3)
+    assert agent.session.calls[b"3"].still == 0.0
+    server.text(first, "gave up")
+    assert agent.of("notifications/cancelled") == [] and agent.session.calls[b"2"].still == since > 0
+    server.text(second, "gave up, too")
+    assert len(agent.of("notifications/cancelled")) == 1
+    assert server.replies()[0]["result"] == {"action": "cancel"}
+    server.text(third, "ok")
+    assert [len(agent.answers(n)) for n in (1, 2, 3)] == [1, 1, 1]
+
+
 async def test_clocks_that_stood_still_together(shelves: Bench, server: Shelves) -> None:
     """Once the last question that may be of a call is answered or withdrawn, its clock runs again."""
     agent = legacy(shelves, ALL)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import re
+import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -279,6 +281,26 @@ async def test_a_call_that_was_sent_twice(bench: Bench) -> None:
     assert not server.say_all([{"jsonrpc": "2.0", "id": mid, "result": server.complete(TEXT)} for mid in again])
     assert [m["id"] for m in agent.got] == [10, 11, 12, 13]
     assert [record.attempts for record in bench.gateway.outcomes.records()()] == [2, 2, 2, 2, 1]
+
+
+async def test_nothing_outlives_an_agent_or_a_list(bench: Bench) -> None:
+    """What an agent's bursts were made for goes with it, with its connection, and with the list that it had seen."""
+    server, agent = await up(bench)
+    found = []
+    for number in range(3):
+        assert agent.write_all(calls(10, 4))
+        assert server.say_all([{"jsonrpc": "2.0", "id": mid, "result": TEXT} for mid in server.open_calls[-4:]])
+        found.append(weakref.ref(agent.session.paths["mcp__s__t"]))  # type: ignore[index]
+        bench.gateway.refresh()
+        assert found[number]() is None
+    assert agent.write_all(calls(10, 4))
+    session = weakref.ref(agent.session)
+    agent.leave()
+    del agent
+    server.say_all([{"jsonrpc": "2.0", "id": mid, "result": TEXT} for mid in server.open_calls[-4:]])
+    await anyio.wait_all_tasks_blocked()
+    gc.collect()
+    assert session() is None
 
 
 async def test_calls_that_came_singly_are_answered_together(bench: Bench) -> None:

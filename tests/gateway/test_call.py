@@ -13,7 +13,7 @@ from mcphub.catalog.definition import read_definitions
 from mcphub.catalog.library import Library
 from mcphub.catalog.toolset import Route
 from mcphub.connection.client import Client
-from mcphub.gateway.call import HARD_FACTOR, LARGE, NOT_SAID, AgentCall, Older, Tasks
+from mcphub.gateway.call import HARD_FACTOR, LARGE, NOT_SAID, AgentCall, Older, Tasks, Trouble
 from mcphub.protocol.envelope import NO_META, RequestMeta, error_data
 from mcphub.protocol.jsonrpc import Envelope, Raw
 from mcphub.spec import InstanceKey
@@ -237,6 +237,8 @@ async def test_losses(kind: str, read_only: bool, error_kind: str, says: str) ->
         ("refused", "http_status", {"retryable": False, "layer": "server"}),
         ("session_over", "not_taken", {"retryable": True, "layer": "connection"}),
         ("session", "session_expired", {"retryable": True, "layer": "connection"}),
+        ("unsent", "lost", {"retryable": True, "layer": "connection"}),
+        ("overdue", "overloaded", {"retryable": True, "layer": "hub", "retryAfterMs": 1000}),
         ("rate_limited", "rate_limited", {"retryable": True, "layer": "server", "retryAfterMs": 1500}),
         ("needs_auth", "needs_auth", {"retryable": False, "layer": "sign-in"}),
     ],
@@ -249,7 +251,7 @@ async def test_what_was_not_acted_on(meta: RequestMeta, kind: str, known: str, m
     result = agent.only()["result"]
     told = result["_meta"]["dev.mcphub/error"]
     assert result["isError"] and told["kind"] == known and told.items() >= more.items()
-    assert ("retryAfterMs" in told) is (kind == "rate_limited")
+    assert ("retryAfterMs" in told) is (kind in ("rate_limited", "overdue"))
 
 
 @pytest.mark.parametrize("token", [b"5", b'"t"', b'"\\u6f22"', b"9" * 40])
@@ -335,3 +337,27 @@ async def test_an_agent_of_an_older_version(era: str, version: str, kinds: list[
     new = Agent(era=era)
     new.version = "2025-06-18"
     assert new.reply("result", result)["result"] == {"content": json.loads(content), "structuredContent": {}}
+
+
+async def test_the_deadline_of_a_task_while_the_call_waits_at_its_channel() -> None:
+    """C089: its budget is what ended it, and nothing of it was acted on."""
+    agent = Agent()
+    agent.call.until = agent.call.deadline
+    agent.call.unanswered("overdue", "too late")
+    result = agent.only()["result"]
+    assert result["isError"] and result["_meta"]["dev.mcphub/error"]["kind"] == "task_budget"
+
+
+@pytest.mark.parametrize("doubt", ["", "lost"])
+async def test_stopped_while_the_call_waits_at_its_channel(monkeypatch: pytest.MonkeyPatch, doubt: str) -> None:
+    """C089: it may be made again, unless an attempt before may have been acted on; nothing is sent any more."""
+    agent = Agent()
+    monkeypatch.setattr(agent.server, "untouched", {agent.call.up_id}.__contains__, raising=False)
+    agent.call.trouble = Trouble(doubt=doubt)
+    agent.call.cut_short()
+    found = agent.only()
+    if doubt:
+        assert found["error"]["data"]["dev.mcphub/error"]["kind"] == "outcome_unknown"
+    else:
+        told = found["result"]["_meta"]["dev.mcphub/error"]
+        assert (told["kind"], told["retryable"]) == ("stopping", True)

@@ -10,6 +10,7 @@ import pytest
 
 from mcphub.gateway import breaker, circuits, retry
 from mcphub.gateway.breaker import FAILURES, State
+from mcphub.gateway.call import Trouble
 from tests.gateway.bench import Agent, Bench, Message, call
 from tests.gateway.shelves import Shelves
 from tests.gateway.test_again import Hinting, kind_of, quick
@@ -126,6 +127,21 @@ async def test_a_probe_that_is_not_answered(bench: Bench, how: str) -> None:
         else:
             agent.notify("notifications/cancelled", {"requestId": 1})
         assert held_back(same, mid=2) is None
+
+
+async def test_a_probe_that_is_given_up(bench: Bench) -> None:
+    """A call that was let through to be sent again, and is given up before it is, gives its place back."""
+    await bench.up(server := Hinting())
+    agent, same = bench.agent().initialize(), bench.agent().initialize()
+    await fails(bench, agent, server, FAILURES)
+    await anyio.sleep(0.13)
+    assert held_back(agent, mid=1) is None
+    assert held_back(same, mid=2) is not None
+    probe = agent.session.calls[b"1"]
+    probe.trouble = Trouble(kind="status", message="HTTP 503")
+    probe.gives_up("its turn did not come in time")
+    assert kind_of(agent.answers(1)[0]) == "outcome_unknown"
+    assert held_back(same, mid=3) is None
 
 
 async def test_one_loss_is_one_failure(quick: Bench) -> None:

@@ -629,11 +629,22 @@ async def test_the_end_of_the_daemon(bench: Bench) -> None:
     assert len(other.got) == before
 
 
+async def test_half_a_surrogate_pair(bench: Bench) -> None:
+    """C058: it goes on as U+FFFD, and messages with one are counted; a whole pair is none."""
+    await bench.up(server := Server("s"))
+    agent = bench.agent().initialize()
+    call = '{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"mcp__s__t","arguments":{"a":"%s"}}}'
+    for number, text in enumerate(("\\ud83d", "\\ud83d\\ude00"), 1):
+        agent.write((call % (number, text)).encode())
+    found = [one["params"]["arguments"]["a"] for one in server.of("tools/call")]
+    assert found == ["\ufffd", "\U0001f600"] and bench.gateway.counters["mended_surrogates"] == 1
+
+
 # --- batches ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_batch(bench: Bench) -> None:
-    """Version 2025-03-26 has them: each message is handled by itself, bad ones too."""
+    """B80: version 2025-03-26 has them: each message is handled by itself, bad ones too, and answered by one."""
     agent = bench.agent().initialize("2025-03-26")
     ping = {"jsonrpc": "2.0", "method": "ping"}
     before = len(agent.got)

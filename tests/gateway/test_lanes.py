@@ -18,7 +18,8 @@ from mcphub.gateway.call import AgentCall
 from mcphub.gateway.kept import Kept
 from mcphub.gateway.lane import ALONE, AMPLE, FEW
 from mcphub.gateway.lanes import MANY, STROKE
-from mcphub.spec import Allowance, Allowances, ServerSpec
+from mcphub.spec import Allowance, Allowances, HttpSpec, Secret, ServerSpec
+from mcphub.transport.kinds import TRANSPORTS
 from tests.gateway.bench import Agent, Bench, Server, call, gateway
 from tests.gateway.shelves import Shelves
 
@@ -570,6 +571,41 @@ async def test_something_of_a_server_is_kept_free(
         greedy.leave()
         server.answer_all()
         assert server.ids()[-2:] == [1, 2] and len(server.ids()) == 177
+
+
+class Remote(Limited):
+    """A server that is spoken to over HTTP."""
+
+    @property
+    def spec(self) -> ServerSpec:
+        return replace(super().spec, transport=HttpSpec(Secret("http://127.0.0.1:9/mcp")))
+
+
+@pytest.mark.parametrize(("calls", "most"), [(0, 88), (40, 35)])
+async def test_a_server_over_http(bench: Bench, monkeypatch: pytest.MonkeyPatch, calls: int, most: int) -> None:
+    """K5.1: it has a hundred calls at once where its entry does not say, and an eighth of them is for those who have
+    nothing there: hanging calls of one agent do not keep out the first of another."""
+    monkeypatch.setitem(TRANSPORTS, "http", TRANSPORTS["in-process"])
+    await bench.up(server := Remote("s", Allowances(Allowance(calls)) if calls else None, era="modern"))
+    greedy, polite = bench.agent().initialize(), bench.agent().initialize()
+    flood(greedy, 300)
+    with anyio.fail_after(10):
+        await server.call(most)
+        ask(polite, 1)
+        await server.call(most + 1)
+    assert server.ids()[-1] == 1
+    greedy.leave()
+    server.answer_all()
+
+
+async def test_what_counts_for_a_server_over_http(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """K5.1: its entry may allow more than a hundred; other servers have what the settings say."""
+    monkeypatch.setitem(TRANSPORTS, "http", TRANSPORTS["in-process"])
+    servers = [Remote("s", Allowances(Allowance(200)), era="modern"), Remote("r", era="modern"), Limited("q")]
+    await bench.up(*servers)
+    lanes = bench.gateway.lanes
+    limits = [lanes._server(bench.worker(server).key).lane.limit for server in servers]
+    assert limits == [200, 100, LimitsSettings().server]
 
 
 # --- what waits is in sight -------------------------------------------------------------------------------------------

@@ -277,6 +277,17 @@ async def test_a_request_that_waits(bench: Bench, server: Server, monkeypatch: p
     assert kept(bench) == [(NOT_ACTED_ON, "cancelled"), (UNKNOWN, "cancelled")]
 
 
+@pytest.mark.parametrize(("kind", "reason"), [("unsent", "lost"), ("overdue", "timeout")])
+async def test_a_request_that_waits_too_long(bench: Bench, server: Server, kind: str, reason: str) -> None:
+    """What has not left mcphub when its time is over, or its connection, was certainly not acted on."""
+    agent = bench.agent().initialize()
+    agent.ask("tools/call", call(), id=1)
+    agent.session.calls[b"1"].keeps = False
+    agent.session.calls[b"1"].unanswered(kind, "it waited")
+    assert kept(bench) == [(NOT_ACTED_ON, reason)]
+    assert agent.answers(1)[0]["result"]["isError"]
+
+
 async def test_sessions_that_are_over(bench: Bench, server: Server) -> None:
     """A call that its server certainly did not act on is closed so."""
     agent = bench.agent().initialize()

@@ -25,10 +25,16 @@ ELICIT, SAMPLE, ROOTS = "elicitation/create", "sampling/createMessage", "roots/l
 MESSAGES = {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5}
 ABLE: Message = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 YES = {"action": "accept", "content": {"n": 1}}
-LOST = (
-    "the call of t at the server s that waited for this answer is gone: mcphub was restarted, or the time for the "
-    "answer was over; whether it had effects is unknown, check before calling it again"
-)
+def lost(why: str) -> str:
+    return (
+        f"the call of t at the server s that waited for this answer is gone: {why}; whether it had effects is unknown, "
+        "check before calling it again"
+    )
+
+
+LATE, CANCELLED = lost("the time for the answer was over"), lost("its request was cancelled")
+#: What is told where nothing is known of it.
+LOST = lost("mcphub was restarted, the time for the answer was over, or its request was cancelled")
 
 
 def meta(name: str = "me", can: Message = ABLE, **more: Any) -> Message:
@@ -240,6 +246,7 @@ async def test_nobody_comes_back(shelves: Bench, server: Shelves) -> None:
     retry(agent, given, {"r1": YES})
     error = (await answered(agent, 2))["error"]
     assert error["code"] == -32602 and error["data"]["dev.mcphub/error"]["kind"] == "request_state_lost"
+    assert error["message"] == LATE
     client = shelves.worker(server).client
     assert client is not None and client.calls == 0
     assert shelves.gateway.counters["expired_calls"] == 1
@@ -282,8 +289,9 @@ async def test_what_is_known_of_a_call_that_is_gone(
     if how == "expired":
         assert (record.outcome, record.reason) == (UNKNOWN, "timeout")
     shelves.gateway.outcomes.end()
+    said = LOST
     if how == "too old":
-        late = time.time_ns() + int(1e9 * (parking.LIFETIME + 1))
+        said, late = LATE, time.time_ns() + int(1e9 * (parking.LIFETIME + 1))
         monkeypatch.setattr("mcphub.gateway.rounds.time.time_ns", lambda: late)
     async with gateway(monkeypatch) as other:
         other.gateway.outcomes.open(path)
@@ -291,7 +299,7 @@ async def test_what_is_known_of_a_call_that_is_gone(
         retry(again := other.agent(), given, {"r1": YES})
         error = (await answered(again, 2))["error"]
         other.gateway.outcomes.end()
-    assert error["code"] == -32602 and error["message"] == f"{LOST} (what was sent: mcphub calls {record.id})"
+    assert error["code"] == -32602 and error["message"] == f"{said} (what was sent: mcphub calls {record.id})"
     told = error["data"]["dev.mcphub/error"]
     assert (told["kind"], told["retryable"], told["operationId"]) == ("request_state_lost", False, record.id)
     assert (told["server"], told["tool"]) == ("s", "t")
@@ -330,7 +338,24 @@ async def test_a_cancel_that_crosses_the_question(shelves: Bench, server: Shelve
     agent.notify("notifications/cancelled", {"requestId": 3})
     assert [m["params"]["requestId"] for m in server.of("notifications/cancelled")] == [request["id"]]
     retry(agent, given, {"r1": YES}, 4)
-    assert (await answered(agent, 4))["error"]["data"]["dev.mcphub/error"]["kind"] == "request_state_lost"
+    error = (await answered(agent, 4))["error"]
+    assert error["data"]["dev.mcphub/error"]["kind"] == "request_state_lost" and error["message"] == CANCELLED
+
+
+async def test_why_calls_are_gone_is_kept_of_so_many(
+    shelves: Bench, server: Shelves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those before, all that it may have been is told."""
+    monkeypatch.setattr(parking, "MOST_GONE", 1)
+    agent = shelves.agent()
+    _, first = await parked(server, agent, 10)
+    agent.notify("notifications/cancelled", {"requestId": 10})
+    server.answer(await server.got("ping"))  # it has read of that
+    _, second = await parked(server, agent, 20)
+    agent.notify("notifications/cancelled", {"requestId": 20})
+    for number, (given, said) in enumerate(((first, LOST), (second, CANCELLED)), 30):
+        retry(agent, given, {"r1": YES}, number)
+        assert (await answered(agent, number))["error"]["message"] == said
 
 
 async def test_a_call_that_ends_while_it_waits(shelves: Bench, server: Shelves) -> None:
@@ -403,7 +428,8 @@ async def test_the_retry_is_given_up(shelves: Bench, server: Shelves, how: str) 
     [told] = server.of("notifications/cancelled")
     assert told["params"]["requestId"] == request["id"] and agent.answers(2) == []
     retry(other := shelves.agent(), given, {"r1": YES}, 3)
-    assert (await answered(other, 3))["error"]["data"]["dev.mcphub/error"]["kind"] == "request_state_lost"
+    error = (await answered(other, 3))["error"]
+    assert error["data"]["dev.mcphub/error"]["kind"] == "request_state_lost" and error["message"] == CANCELLED
 
 
 async def test_one_of_two_retries_is_given_up(shelves: Bench, server: Shelves) -> None:
@@ -784,4 +810,6 @@ async def test_ends_that_were_told(shelves: Bench, server: Shelves, monkeypatch:
         await answered(agent, number * 10 + 1)
         assert len(kept) == 1
     retry(agent, given, {"r1": YES}, 99)
-    assert (await answered(agent, 99))["error"]["data"]["dev.mcphub/error"]["kind"] == "request_state_lost"
+    error = (await answered(agent, 99))["error"]
+    assert error["data"]["dev.mcphub/error"]["kind"] == "request_state_lost"
+    assert error["message"] == lost("it has ended, and what it came to is no longer kept")

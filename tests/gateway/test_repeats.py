@@ -82,3 +82,13 @@ def test_it_is_bounded() -> None:
     repeats.left(MAX_AGENTS * 2 - 1)
     repeats.left("nobody")
     assert len(repeats.failing) == MAX_AGENTS - 1
+
+
+def test_refusals_by_a_budget_are_not_counted() -> None:
+    """Those of different tasks have nothing in common; the row of the call's own failures goes on over them."""
+    repeats = Repeats(Clock())
+    assert [repeats.failed("a", "t", b"1", "task_budget") for _ in range(5)] == [""] * 5
+    assert repeats.failing == {}
+    failing(repeats, b"1", b"1")
+    assert repeats.failed("a", "t", b"1", "task_budget") == ""
+    assert failing(repeats, b"1") != [""]

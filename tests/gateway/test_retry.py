@@ -32,6 +32,8 @@ def verdict(kind: str, purpose: Purpose = READ, more: Mapping[str, float] = Mapp
         ("rate_limited", Class.TRANSPORT, False, False, False),
         ("unreachable", Class.TRANSPORT, True, True, True),
         ("session", Class.TRANSPORT, True, True, True),
+        ("unsent", Class.TRANSPORT, True, True, True),
+        ("overdue", Class.TRANSPORT, False, False, False),
         ("lost", Class.ANSWER_LOST, True, True, False),
         ("ended", Class.ANSWER_LOST, True, True, False),
         ("exited", Class.ANSWER_LOST, True, True, False),

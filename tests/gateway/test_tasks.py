@@ -480,6 +480,24 @@ async def test_a_lost_connection_of_an_old_task(shelves: Bench, old: Maker) -> N
     assert agent.answers(1)[0]["result"] == text("done") and len(old.of("tools/call")) == 1
 
 
+@pytest.mark.parametrize("how", ["overdue", "stopped"])
+async def test_a_request_about_a_task_that_waits_at_its_channel(
+    shelves: Bench, old: Maker, kept: Kept, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """C089: that it was not sent says nothing of the call, on which its server has acted."""
+    agent = legacy(shelves)
+    await made(old, agent, status="completed")
+    await old.got("tasks/result")
+    call = agent.session.calls[b"1"]
+    monkeypatch.setattr(old, "untouched", {call.up_id}.__contains__, raising=False)
+    if how == "overdue":
+        call.unanswered("overdue", "it waited")
+    else:
+        call.cut_short()
+    assert error_of(agent)["data"]["dev.mcphub/error"]["kind"] == "outcome_unknown"
+    assert kept() == [("unknown", "timeout" if how == "overdue" else "stopped")]
+
+
 # --- what the journal has of them ------------------------------------------------------------------------------------
 
 

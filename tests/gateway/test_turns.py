@@ -80,6 +80,20 @@ async def test_the_answer_may_need_another_call(shelves: Bench, server: Shelves)
     assert (await server.call(2))["params"]["arguments"] == {"id": 4}
 
 
+async def test_who_has_answered_waits_as_all_do(shelves: Bench, server: Shelves) -> None:
+    """An agent that answers each question at once, and always has a call in flight, keeps nobody from his turn."""
+    one, two = legacy(shelves), legacy(shelves)
+    call(one, 1)
+    first = await server.call()
+    server.ask("elicitation/create", FORM)
+    reply(one, asked(one), {"action": "accept"})
+    call(two, 2)
+    call(one, 3)
+    assert len(server.of("tools/call")) == 1
+    server.text(first, "one")
+    assert (await server.call(2))["params"]["arguments"] == {"id": 2}
+
+
 async def test_who_waits_cancels(shelves: Bench, server: Shelves) -> None:
     """The server never hears of it, and the next one's turn comes."""
     one, two, three = legacy(shelves), legacy(shelves), legacy(shelves)

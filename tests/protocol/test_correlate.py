@@ -78,10 +78,11 @@ def test_progress_moves_the_deadline(now: float, waiter: Waiting, deadline: floa
     pending = Pending()
     token = pending.add(waiter)
     assert pending.progress(token, now) is waiter
+    assert pending.progress(str(token), now) is waiter
     assert waiter.deadline == deadline
 
 
-@pytest.mark.parametrize("token", [2, "1", None, 1.0, True, [], "x" * 5000])
+@pytest.mark.parametrize("token", [2, "2", "01", None, 1.0, True, [], "x" * 5000])
 def test_progress_of_an_unknown_token(token: object) -> None:
     """C156: a token that was not given out moves nothing."""
     pending = Pending()

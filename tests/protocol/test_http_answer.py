@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from email.utils import formatdate
 from typing import Any
 
 import pytest
 
-from mcphub.protocol.http_answer import SESSION_GONE, Head, Refusal, addressed, older, one_line, reply, seconds, shown
+from mcphub.protocol.http_answer import (
+    SESSION_GONE,
+    Head,
+    Refusal,
+    addressed,
+    has_result,
+    older,
+    one_line,
+    reply,
+    said_in,
+    seconds,
+    shown,
+)
 
 NOW = 1_800_000_000.0
 RESULT = b'{"jsonrpc":"2.0","id":7,"result":{}}'
@@ -26,8 +39,9 @@ def answer(
     probing: bool = False,
     retry_after: str = "",
     location: str = "",
+    challenge: str = "",
 ) -> bytes | Refusal:
-    head = Head(status, kind, retry_after, location)
+    head = Head(status, kind, retry_after, location, challenge)
     return reply(7, head, body, session=session, probing=probing, now=NOW)
 
 
@@ -170,9 +184,87 @@ def test_statuses(status: int, kind: str, later: bool, body: bytes) -> None:
     assert found.message.startswith(f"HTTP {status}")
 
 
-def test_a_result_beside_an_error_status_is_none() -> None:
-    """A status that says error and a body that says success: nobody can tell what happened."""
-    assert refused(answer(500, RESULT)).kind == "status"
+@pytest.mark.parametrize("status", [302, 400, 401, 403, 404, 405, 408, 409, 429, 500, 501, 502, 503, 504])
+@pytest.mark.parametrize("body", [RESULT, b'{"id":"7","jsonrpc":"2.0","result":null}', b"[" + RESULT + b"]"])
+@pytest.mark.parametrize("session", [False, True])
+def test_a_result_counts_whatever_the_status(status: int, body: bytes, session: bool) -> None:
+    """Who has the result of this very request was answered: no status makes that another call, or another session."""
+    assert answer(status, body, session=session) == body
+    assert answer(status, body, "text/html", probing=True, retry_after="1") == body
+
+
+def test_a_result_is_the_servers_own() -> None:
+    """It is handed on as it is beside an error too, however long it is."""
+    body = b'{"jsonrpc":"2.0","id":7,"result":{"k3y":"%b"}}' % (b"x" * (2 << 20))
+
+    def clean(text: str) -> str:
+        return text.replace("k3y", "***")
+
+    assert reply(7, Head(500, JSON), body, session=False, probing=False, now=NOW, clean=clean) == body
+
+
+@pytest.mark.parametrize(("status", "kind"), [(401, "needs_auth"), (403, "refused")])
+def test_a_challenge_is_no_answer(status: int, kind: str) -> None:
+    """Whoever is to sign in was not served, whatever stands beside the challenge."""
+    found = refused(answer(status, RESULT, challenge="Bearer"))
+    assert (found.kind, found.challenge, found.message[:8]) == (kind, "Bearer", f"HTTP {status}")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, "refused"), (404, "refused"), (429, "rate_limited"), (500, "status"), (503, "status")]
+)
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jsonrpc":"2.0","id":70,"result":{}}',
+        b'{"jsonrpc":"2.0","id":null,"result":{}}',
+        b'{"jsonrpc":"2.0","result":{}}',
+        b'{"jsonrpc":"1.0","id":7,"result":{}}',
+        b'{"jsonrpc":"2.0","id":7,"result":{},"error":{"code":1,"message":"x"}}',
+        b'{"jsonrpc":"2.0","id":7,"result":{}',
+        b'{"jsonrpc":"2.0","id":7,"result":{"x":"\xff"}}',
+        b'{"id":7,"result":{}}',
+    ],
+)
+def test_what_is_no_result_of_this_request(status: int, kind: str, body: bytes) -> None:
+    """The status decides; and nothing of the body is told, which names requests that its reader knows nothing of."""
+    assert not has_result(7, body)
+    found = refused(answer(status, body))
+    assert found.kind == kind
+    assert re.fullmatch(rf"HTTP {status} [A-Za-z ]+", found.message)
+
+
+def test_nothing_was_asked() -> None:
+    """What no request asked for has no result."""
+    assert not has_result(0, b'{"jsonrpc":"2.0","id":0,"result":{}}')
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"", ""),
+        (b"Bad Gateway", "'Bad Gateway'"),
+        (b'{"error":"x","id":70}', """'{"error":"x","id":70}'"""),
+        (b'{"error":"x","id":7}', ""),
+        (b'{"error":"x","requestId": "7"}', ""),
+        (ERROR, "'no'"),
+        (b'{"jsonrpc":"2.0","id":8,"error":"down"}', "'down'"),
+        (b'{"jsonrpc":"2.0","id":8,"error":{"code":1}}', ""),
+        (RESULT, ""),
+        (b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}', ""),
+        (b"[" + RESULT + b"]", ""),
+        (b"data: " + RESULT, ""),
+        (b'{"seen":"{\\"jsonrpc\\":\\"2.0\\",\\"id\\":7}"}', ""),
+        (b"<p>{&quot;jsonrpc&quot;:&quot;2.0&quot;}", ""),
+        (b"<p>{&quot;id&quot;:7}", ""),
+        (b"no jsonrpc here", "'no jsonrpc here'"),
+        (b"x" * 190 + RESULT, ""),
+    ],
+)
+def test_what_is_told_of_a_body(body: bytes, told: str) -> None:
+    """A JSON-RPC error says its message; whatever else repeats a message, or the id of the request, says nothing."""
+    assert said_in(7, body) == told
+    assert "7" not in refused(answer(200, b"x" + body)).message.replace("70", "")
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -320,7 +412,10 @@ def test_errors_reach_the_probe(code: int) -> None:
         (400, b"session_id is required", True),
         (400, b'{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"Unsupported protocol version"}}', False),
         (404, b'{"jsonrpc":"2.0","id":7,"error":{"code":-32022,"message":"Unsupported protocol version"}}', False),
-        (400, RESULT, True),
+        (400, RESULT, False),
+        (404, RESULT, False),
+        (405, RESULT, False),
+        (400, b'{"jsonrpc":"2.0","id":8,"result":{}}', True),
         (401, b"", False),
         (403, b"", False),
         (406, b"", False),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mcp_types.jsonrpc import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from mcphub.protocol import jsonrpc
-from mcphub.protocol.jsonrpc import UNSET, Envelope, NotAMessage, Raw, decode, repair
+from mcphub.protocol.jsonrpc import UNSET, Envelope, Mended, NotAMessage, Raw, decode, repair
 
 
 def shown(env: Envelope) -> dict[str, Any]:
@@ -69,7 +69,8 @@ OPEN = '{"jsonrpc":"2.0",'
 def test_messages(line: str, members: dict[str, Any]) -> None:
     """C054, C058: what can be understood is, ids keep their type, and half a surrogate pair becomes U+FFFD."""
     assert shown(decode((OPEN + line).encode())) == members
-    assert shown(repair((OPEN + line).encode())) == members
+    assert shown(repaired := repair((OPEN + line).encode())) == members
+    assert (type(repaired) is Mended) == ("ufffd" in json.dumps(members))
 
 
 @pytest.mark.parametrize(

@@ -627,6 +627,20 @@ def test_many_that_a_killed_daemon_leaves(path: str, monkeypatch: pytest.MonkeyP
     second.end()
 
 
+@pytest.mark.parametrize("cleared", [16, 64])
+def test_killed_while_a_place_is_cleared(mapped: CallJournal, tmp_path: Path, cleared: int) -> None:
+    """What was there has ended, and what comes was not sent: nothing else is lost."""
+    go_to(mapped, CALLS + 5)
+    data = bytearray(Path(mapped.path).read_bytes())
+    at = place((mapped.last + 1) & (CALLS - 1))
+    data[at : at + cleared] = bytes(cleared)
+    (tmp_path / "other").write_bytes(data)
+    other = CallJournal(str(tmp_path / "other"))
+    assert not os.path.exists(f"{other.path}.damaged") and other.left == ()
+    assert len(list(other.records())) == CALLS - 1 and begin(other) == mapped.last + 1
+    other.end()
+
+
 @pytest.mark.parametrize("before", [5, CALLS + 5])
 @pytest.mark.parametrize("whole", [0, 2, 3])
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 8, 16, 60, 90])

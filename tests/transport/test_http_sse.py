@@ -471,6 +471,36 @@ async def test_an_error_in_the_answer_to_a_post() -> None:
         assert found["error"] == {"code": -32602, "message": "no such tool"}
 
 
+@pytest.mark.parametrize("status", [400, 401, 404, 409, 429, 500, 503])
+async def test_a_result_in_the_answer_to_a_post(status: int) -> None:
+    """The result of this request is its answer beside a status that says no too: nothing is sent again."""
+    async with old() as (http, _), peer_of(http) as peer:
+        await peer.initialize()
+        http.on("tools/call", lambda request: body(request.result({"long": "x" * (2 << 20)}), status=status))
+        assert len((await peer.result("tools/call"))["result"]["long"]) == 2 << 20
+        assert await peer.ask("ping") == "answered"
+        assert len(http.sent("tools/call")) == 1
+        assert (peer.told.unanswered_, peer.told.ends) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        (b'{"jsonrpc":"2.0","id":4711,"result":{}}', "status"),
+        (b'{"jsonrpc":"2.0","id":4711,"error":{"code":1,"message":"x"}}', "unreadable"),
+        (b"[]", "unreadable"),
+    ],
+)
+async def test_an_answer_to_another_request_in_that_to_a_post(message: bytes, kind: str) -> None:
+    """A POST that was refused leaves nobody waiting, and what is told of it names no other request."""
+    async with old() as (http, _), peer_of(http) as peer:
+        await peer.initialize()
+        http.on("tools/call", body(message, status=500))
+        mid = peer.start("tools/call")
+        assert await peer.ended(mid) == kind
+        assert "4711" not in peer.told.text(mid)
+
+
 async def test_one_request_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """C075: a refusal before anything was done is waited out, and not for ever."""
     monkeypatch.setattr(http_request, "RATE_REST", 0.02)
@@ -500,6 +530,36 @@ async def test_a_request_that_was_not_taken_yet(monkeypatch: pytest.MonkeyPatch)
         peer.cancel(mid)
         await peer.ask("tools/list")
         assert not channel.untouched(mid)
+
+
+async def test_what_waits_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C089: what rests after a refusal counts as untouched in the moment in which all tasks end; what waits for its
+    answer does not."""
+    found: list[bool] = []
+    async with old() as (http, _):
+        with anyio.CancelScope() as scope:
+            async with peer_of(http) as peer:
+                await peer.initialize()
+                assert isinstance(channel := peer.link.channel, http_sse.HttpSseChannel)
+                http.on("tools/call", empty(202))
+                http.on("tools/call", empty(429, ("Retry-After", "20")))
+                mids = [peer.start("tools/call")]
+                await http.until(lambda: len(http.sent("tools/call")) == 1)
+                mids.append(peer.start("tools/call"))
+                await http.until(lambda: len(http.sent("tools/call")) == 2)
+                with anyio.fail_after(5):
+                    while channel.untouched(mids[0]) or not channel.untouched(mids[1]):
+                        await anyio.lowlevel.checkpoint()
+                lost = peer.told.lost
+
+                def ends(why: str) -> None:
+                    found.extend(map(channel.untouched, mids))
+                    lost(why)
+
+                monkeypatch.setattr(peer.told, "lost", ends)
+                scope.cancel()
+                await anyio.lowlevel.checkpoint()
+        assert found == [False, True]
 
 
 async def test_requests_that_wait_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:

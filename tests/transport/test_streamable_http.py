@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from mcphub.protocol.http_answer import SESSION_GONE
@@ -151,7 +152,7 @@ async def test_a_stream_that_stays_open_after_its_answer(monkeypatch: pytest.Mon
     async with RudeHttp(OrdinaryMcp(era="modern")) as server, linked(server.url) as peer:
         server.on("tools/call", lambda r: stream(event(r.result({})), feed))
         assert await peer.ask("tools/call", CALL, modern=True) == "answered"
-        assert await peer.ask("tools/list", modern=True) == "answered"
+        assert await peer.ask("tools/call", CALL, modern=True) == "answered"
         feed.send(event(CHANGED))
         await peer.told.until(lambda: peer.told.frames[-1][1] == CHANGED)
         await server.until(lambda: server.requests[0].left)
@@ -484,6 +485,78 @@ async def test_503_is_the_servers_trouble() -> None:
         assert len(server.requests) == 1
 
 
+RUDE_STATUSES = [400, 401, 403, 404, 409, 422, 429, 500, 501, 502, 503, 504]
+
+
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize("status", RUDE_STATUSES)
+async def test_a_result_beside_a_status_that_says_error(status: int, modern: bool) -> None:
+    """Who has the result was answered: the caller gets it, nothing is sent again, and the session goes on."""
+    async with RudeHttp(OrdinaryMcp(era="modern" if modern else "legacy")) as server, linked(server.url) as peer:
+        if not modern:
+            await peer.initialize()
+        headers = (("Retry-After", "1"),)
+        for kind in ("application/json", "text/plain"):
+            server.on("tools/call", lambda r, k=kind: body(r.result({"done": 1}), k, status=status, headers=headers))  # type: ignore[misc]
+            found = await peer.result("tools/call", CALL, modern=modern)
+            assert found["result"] == {"done": 1}
+        assert await peer.ask("tools/list", modern=modern) == "answered"
+        assert len(server.sent("tools/call")) == 2
+        assert (peer.told.unanswered_, peer.told.ends) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "sent"),
+    [(400, "refused", 1), (404, "session", 1), (409, "refused", 1), (429, "rate_limited", 3), (500, "status", 1),
+     (503, "status", 1)],
+)  # fmt: skip
+async def test_a_result_of_another_request_beside_a_status(
+    monkeypatch: pytest.MonkeyPatch, status: int, kind: str, sent: int
+) -> None:
+    """The status decides, as without it; what it says is no matter of the one who asked, whose ids are others."""
+    monkeypatch.setattr(http_request, "RATE_REST", 0.02)
+    async with RudeHttp(OrdinaryMcp(era="legacy")) as server, linked(server.url) as peer:
+        await peer.initialize()
+        reply = body(b'{"jsonrpc":"2.0","id":4711,"result":{"done":1}}', status=status)
+        server.on("tools/call", reply, times=None)
+        mid = peer.start("tools/call", CALL)
+        assert await peer.ended(mid) == kind
+        assert len(server.sent("tools/call")) == sent
+        assert not {"4711", "jsonrpc", "done"} & set(peer.told.text(mid).replace('"', " ").replace(":", " ").split())
+
+
+@pytest.mark.parametrize(("status", "kind"), [(401, "needs_auth"), (403, "needs_auth")])
+async def test_a_result_beside_a_challenge(status: int, kind: str) -> None:
+    """Who is sent to a sign-in was not served, whatever stands beside the challenge."""
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server, linked(server.url) as peer:
+        challenge = ("WWW-Authenticate", 'Bearer error="insufficient_scope"')
+        server.on("tools/call", lambda r: body(r.result({}), status=status, headers=(challenge,)))
+        assert await peer.ask("tools/call", CALL, modern=True) == kind
+        assert await peer.ask("tools/call", CALL, modern=True) == "answered"
+
+
+@pytest.mark.parametrize("status", [400, 404, 503])
+async def test_a_handshake_beside_a_status_that_says_error(status: int) -> None:
+    """It agrees on version and session as any other, and is no reason to try an older transport."""
+    async with RudeHttp(OrdinaryMcp(era="legacy", sessions=False)) as server, linked(server.url) as peer:
+        agreed = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+        headers = (("Mcp-Session-Id", "s-1"),)
+        server.on("initialize", lambda r: body(r.result(agreed), status=status, headers=headers))
+        await peer.initialize()
+        assert await peer.ask("tools/list") == "answered"
+        [listed] = server.sent("tools/list")
+        assert listed.header("Mcp-Session-Id") == "s-1"
+        assert listed.header("MCP-Protocol-Version") == "2025-06-18"
+
+
+async def test_a_probe_beside_a_status_that_says_error() -> None:
+    """C068: a result says that the server is modern, whatever its status."""
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server, linked(server.url) as peer:
+        for status in (400, 500):
+            server.on("server/discover", lambda r, s=status: body(r.result({"supportedVersions": []}), status=s))  # type: ignore[misc]
+            assert "result" in await peer.result("server/discover", modern=True)
+
+
 async def test_slow_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """C077: only the caller's deadline ends a call, be it silent, commented or plain JSON; streams stay open."""
     monkeypatch.setattr(streamable_http, "BEGIN", 0.2)
@@ -770,3 +843,64 @@ async def test_annotations_that_have_changed(changed: bool) -> None:
         assert ("result" in found) == changed
         sent = [request.header("Mcp-Param-Text") for request in server.sent("tools/call")]
         assert sent == ([None, "hello"] if changed else [None])
+
+
+# -- what waits when it ends
+
+
+@pytest.mark.parametrize("how", ["abort", "cancel"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_what_waits_when_it_ends_is_never_sent(monkeypatch: pytest.MonkeyPatch, how: str, era: str) -> None:
+    """C089: what waits for its turn, what rests after a refusal and what has just been started is not sent in the
+    moment in which all tasks end, and counts as untouched in that moment; what is on its way does not."""
+    monkeypatch.setattr(streamable_http, "MAX_RUNNING", 3)
+    modern = era == "modern"
+    kinds: dict[int, bool] = {}
+    async with RudeHttp(OrdinaryMcp(era=era)) as server:
+        with anyio.CancelScope() as scope:
+            async with linked(server.url) as peer:
+                if not modern:
+                    await peer.initialize()
+                server.on("tools/call", stream(NEVER))
+                server.on("tools/call", empty(429, ("Retry-After", "20")))
+                server.on("tools/call", body(b"{}"), times=None)
+                assert isinstance(channel := peer.link.channel, HttpChannel)
+                mids = [peer.start("tools/call", CALL, modern=modern)]
+                await server.until(lambda: len(server.sent("tools/call")) == 1)
+                mids.append(peer.start("tools/call", CALL, modern=modern))
+                await server.until(lambda: len(server.sent("tools/call")) == 2)
+                with anyio.fail_after(5):
+                    while not channel.untouched(mids[1]):
+                        await anyio.lowlevel.checkpoint()
+                await anyio.wait_all_tasks_blocked()
+                mids += [peer.start("tools/call", CALL, modern=modern) for _ in range(2)]
+                lost = peer.told.lost
+                monkeypatch.setattr(
+                    peer.told, "lost", lambda why: (kinds.update((m, channel.untouched(m)) for m in mids), lost(why))
+                )
+                if how == "abort":
+                    channel.abort()
+                    await anyio.wait_all_tasks_blocked()
+                else:
+                    scope.cancel()
+                    await anyio.lowlevel.checkpoint()
+        assert [kinds[mid] for mid in (mids[0], mids[1], mids[3])] == [False, True, True]
+        sent = [request.message["id"] for request in server.sent("tools/call")]
+        assert sent[:2] == mids[:2] and mids[3] not in sent
+        assert kinds[mids[2]] is False or mids[2] not in sent
+
+
+async def test_mcphubs_own_requests_wait_for_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a server lives is asked whatever it does for others; an entry that allows more calls has more on their
+    way."""
+    monkeypatch.setattr(streamable_http, "MAX_RUNNING", 1)
+    async with RudeHttp(OrdinaryMcp(era="modern")) as server, linked(server.url) as peer:
+        server.on("tools/call", stream(NEVER), times=None)
+        mids = [peer.start("tools/call", CALL, modern=True) for _ in range(2)]
+        await server.until(lambda: server.sent("tools/call"))
+        assert await peer.ask("tools/list", modern=True) == "answered"
+        assert isinstance(channel := peer.link.channel, HttpChannel)
+        assert [channel.untouched(mid) for mid in mids] == [False, True]
+        channel._most = 2
+        peer.start("tools/call", CALL, modern=True)
+        await server.until(lambda: len(server.sent("tools/call")) == 2)
