@@ -42,7 +42,6 @@ from mcphub.login.notification import Notifications
 from mcphub.observe.logging import configure
 from mcphub.policy.tools import tool_rules
 from mcphub.protocol.jsonrpc import Raw
-from mcphub.questions.grouping import grouped
 from mcphub.service.names import LABEL
 from mcphub.sessions.connectors import ConnectorsRefresher
 from mcphub.sessions.login_path import LoginPathRefresher
@@ -416,6 +415,8 @@ async def _serving(
             listener = part.listener(gateway, workspaces, batch, _log, _report, trim, attendance.touch)
             sink.gateway = gateway
             changed()
+            from mcphub.questions.grouping import grouped  # not before the first servers are on their way
+
             said = (*loaded.problems(), *loaded.warnings(), loopback.problem, ids.problem)
             for problem in grouped(filter(None, said)):
                 log.warning("%s", problem)

@@ -587,6 +587,7 @@ async def test_a_server_over_http(bench: Bench, monkeypatch: pytest.MonkeyPatch,
     nothing there: hanging calls of one agent do not keep out the first of another."""
     monkeypatch.setitem(TRANSPORTS, "http", TRANSPORTS["in-process"])
     await bench.up(server := Remote("s", Allowances(Allowance(calls)) if calls else None, era="modern"))
+    bench.worker(server).sessions = None  # this server has one connection
     greedy, polite = bench.agent().initialize(), bench.agent().initialize()
     flood(greedy, 300)
     with anyio.fail_after(10):

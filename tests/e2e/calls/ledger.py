@@ -23,7 +23,7 @@ TOOLS = (*WRITES, *IDEMPOTENT, *READS)
 #: Most attempts of a call that may be sent again.
 ATTEMPTS = 3
 #: Kinds of errors that say: it may have been executed, or not. Any other says that it was not.
-MAYBE = frozenset(["outcome_unknown"])
+MAYBE = frozenset(["outcome_unknown", "request_state_lost"])
 #: The same for tools that only read.
 MAYBE_READ = frozenset(["outcome_unknown", "lost", "timeout", "unreadable"])
 #: Faults that are told in full.

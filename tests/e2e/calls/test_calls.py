@@ -56,6 +56,7 @@ def content(text: str, **more: Any) -> bytes:
         (content("declined a-1"), "ask", Outcome.NOT_TAKEN, ""),
         (content("b-7 was brought for a-1"), "ask", Outcome.RESULT, "of another call"),
         (failed("outcome_unknown", server="far"), "write", Outcome.UNKNOWN, ""),
+        (failed("request_state_lost", server="far"), "ask", Outcome.UNKNOWN, ""),
         (failed("outcome_unknown", server="near"), "write", Outcome.UNKNOWN, "of the server near"),
         (failed("lost", server="far"), "write", Outcome.NOT_TAKEN, ""),
         (failed("lost", server="far"), "read", Outcome.UNKNOWN, ""),
