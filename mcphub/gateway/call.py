@@ -646,8 +646,9 @@ class AgentCall(msgspec.Struct, gc=False, eq=False):
         more: dict[str, object] = {}
         if kind == "overdue":
             if self.deadline >= self.until:
+                # It may have been sent once, and refused.
                 why = "the deadline of its task has passed while it waited in mcphub"
-                self._told_unsent("task_budget", f"{self.tool} was not sent to the server {self.server}: {why}.")
+                self._told_unsent("task_budget", f"The server {self.server} has not acted on {self.tool}: {why}.")
                 return
             more["retryAfterMs"] = RETRY_AFTER
         kind = NOT_TAKEN.get(kind, kind)

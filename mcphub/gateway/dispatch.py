@@ -689,16 +689,13 @@ class Gateway:
         answer: str,
     ) -> bool:
         """Whether the call waits for its server, which is on its way or started for it."""
-        kept = tool_call.Params(params.name, params.arguments.copy(), params.meta.copy())
-        again = responses.copy(), state.copy(), answer
+        again, name = self._again_later(agent, mid, params, responses, state, answer), params.name
 
         def late() -> None:
             text = starts_too_slowly(worker.name, worker.spec.call_timeout)
-            self._refusals.result(agent, mid, meta, "unavailable", text, server=worker.name, tool=params.name)
+            self._refusals.result(agent, mid, meta, "unavailable", text, server=worker.name, tool=name)
 
-        return self._awakening.hold(
-            agent, mid, worker, lambda: self._call(agent, mid, kept, *again), late, meta, params.name
-        )
+        return self._awakening.hold(agent, mid, worker, again, late, meta, name)
 
     def _held_for_list(
         self,
@@ -718,11 +715,16 @@ class Gateway:
         if self._stopping or len(agent.calls) >= MAX_CALLS or self._in_flight(agent, mid):
             self._not_taken(agent, mid, meta, params.arguments, None, worker.name, params.name)
             return True
+        again = self._again_later(agent, mid, params, responses, state, answer)
+        return self._awakening.hold_for_list(agent, mid, worker, TOOLS, again, meta, params.name)
+
+    def _again_later(
+        self, agent: Agent, mid: bytes, params: tool_call.Params, responses: Raw, state: Raw, answer: str
+    ) -> Callable[[], None]:
+        """What makes this call anew, of copies of what is valid during this one only."""
         kept = tool_call.Params(params.name, params.arguments.copy(), params.meta.copy())
-        again = responses.copy(), state.copy(), answer
-        return self._awakening.hold_for_list(
-            agent, mid, worker, TOOLS, lambda: self._call(agent, mid, kept, *again), meta, params.name
-        )
+        brought = responses.copy(), state.copy()
+        return lambda: self._call(agent, mid, kept, *brought, answer)
 
     def _turn_down(
         self,

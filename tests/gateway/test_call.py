@@ -340,12 +340,14 @@ async def test_an_agent_of_an_older_version(era: str, version: str, kinds: list[
 
 
 async def test_the_deadline_of_a_task_while_the_call_waits_at_its_channel() -> None:
-    """C089: its budget is what ended it, and nothing of it was acted on."""
+    """C089: its budget is what ended it, and nothing of it was acted on; it may have been sent, and refused."""
     agent = Agent()
     agent.call.until = agent.call.deadline
     agent.call.unanswered("overdue", "too late")
     result = agent.only()["result"]
     assert result["isError"] and result["_meta"]["dev.mcphub/error"]["kind"] == "task_budget"
+    text = result["content"][0]["text"]
+    assert "has not acted on" in text and "deadline of its task" in text and "not sent" not in text
 
 
 @pytest.mark.parametrize("doubt", ["", "lost"])
